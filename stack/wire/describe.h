@@ -1,0 +1,16 @@
+// One line of text for a packet, shared by tools, captures' comments and tests:
+// "RC SEND First QPN 0x11 PSN 1234 len 1024 A" and the like. Allocates; not for the data path.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "stack/wire/parse.h"
+
+namespace verbena::wire {
+
+std::string describe(const ParsedPacket& packet);
+// Parses first; a frame that does not parse gives "dropped: <reason>".
+std::string describe(std::span<const uint8_t> frame);
+
+}  // namespace verbena::wire
