@@ -39,17 +39,8 @@ uint32_t udp_length(const PacketSpec& spec) {
 
 uint8_t* emit_ipv4(const PacketSpec& spec, uint16_t udp_bytes, uint8_t* bytes) {
   const Path& path = *spec.path;
-  Ipv4 ip(bytes);
-  ip.set_version_ihl();
-  ip.set_tos(path.traffic_class);
-  ip.set_total_length(static_cast<uint16_t>(Ipv4::kBytes + udp_bytes));
-  ip.set_identification(spec.ip_id);
-  ip.set_flags_fragment(Ipv4::kDontFragment);
-  ip.set_ttl(path.hop_limit);
-  ip.set_protocol(kIpProtocolUdp);
-  ip.set_source(path.source_gid);
-  ip.set_dest(path.dest_gid);
-  ip.set_checksum();
+  Ipv4(bytes).set(path.traffic_class, static_cast<uint16_t>(Ipv4::kBytes + udp_bytes), spec.ip_id,
+                  path.hop_limit, path.source_gid, path.dest_gid);
   return bytes + Ipv4::kBytes;
 }
 

@@ -30,7 +30,8 @@ inline uint64_t internet_sum(const uint8_t* bytes, size_t count) {
   return sum + (rest & 0xFFFFFFFF) + (rest >> 32);
 }
 
-// 16 bits in memory order. A correct checksum makes the folded sum of all words 0xFFFF.
+// 16 bits in the byte order of the words summed. A correct checksum makes the folded sum of all
+// words 0xFFFF.
 inline uint16_t internet_fold(uint64_t sum) {
   sum = (sum & 0xFFFFFFFF) + (sum >> 32);
   sum = (sum & 0xFFFF) + (sum >> 16);
@@ -57,25 +58,27 @@ class Ipv4View {
   bool is_fragment() const { return (flags_fragment() & kFragmentMask) != 0; }
   uint8_t ttl() const { return bytes_[8]; }
   uint8_t protocol() const { return bytes_[9]; }
-  Gid source() const { return Gid::from_ipv4(load_be32(bytes_ + 12)); }
-  Gid dest() const { return Gid::from_ipv4(load_be32(bytes_ + 16)); }
+  Gid source() const { return gid_at(12); }
+  Gid dest() const { return gid_at(16); }
   bool checksum_right() const { return internet_fold(internet_sum(bytes_, kBytes)) == 0xFFFF; }
   uint64_t address_sum() const { return internet_sum(bytes_ + 12, 8); }
 
-  void set_version_ihl() { bytes_[0] = kVersionIhl; }
-  void set_tos(uint8_t tos) { bytes_[1] = tos; }
-  void set_total_length(uint16_t length) { store_be16(bytes_ + 2, length); }
-  void set_identification(uint16_t id) { store_be16(bytes_ + 4, id); }
-  void set_flags_fragment(uint16_t value) { store_be16(bytes_ + 6, value); }
-  void set_ttl(uint8_t ttl) { bytes_[8] = ttl; }
-  void set_protocol(uint8_t protocol) { bytes_[9] = protocol; }
-  void set_source(const Gid& gid) { std::memcpy(bytes_ + 12, gid.bytes.data() + 12, 4); }
-  void set_dest(const Gid& gid) { std::memcpy(bytes_ + 16, gid.bytes.data() + 12, 4); }
-  // After all other fields.
-  void set_checksum() {
-    std::memset(bytes_ + 10, 0, 2);
-    const auto checksum = static_cast<uint16_t>(~internet_fold(internet_sum(bytes_, kBytes)));
-    std::memcpy(bytes_ + 10, &checksum, 2);
+  // The whole header at once, so that the checksum is summed from values: reading back what was
+  // just stored in other widths would stall.
+  void set(uint8_t tos, uint16_t total_length, uint16_t id, uint8_t ttl, const Gid& source,
+           const Gid& dest) {
+    const uint32_t length_word = uint32_t{kVersionIhl} << 24 | uint32_t{tos} << 16 | total_length;
+    const uint32_t fragment_word = uint32_t{id} << 16 | kDontFragment;
+    const uint32_t ttl_word = uint32_t{ttl} << 24 | uint32_t{kIpProtocolUdp} << 16;
+    const uint32_t source_word = load_be32(source.bytes.data() + 12);
+    const uint32_t dest_word = load_be32(dest.bytes.data() + 12);
+    const uint16_t sum =
+        internet_fold(uint64_t{length_word} + fragment_word + ttl_word + source_word + dest_word);
+    store_be32(bytes_, length_word);
+    store_be32(bytes_ + 4, fragment_word);
+    store_be32(bytes_ + 8, ttl_word | (~uint32_t{sum} & 0xFFFF));
+    store_be32(bytes_ + 12, source_word);
+    store_be32(bytes_ + 16, dest_word);
   }
   // What the ICRC does not cover: ToS, TTL and checksum (Annex A17.3.3).
   void mask_variant_fields() {
@@ -85,6 +88,13 @@ class Ipv4View {
   }
 
  private:
+  Gid gid_at(uint32_t offset) const {
+    Gid gid;
+    gid.bytes[10] = gid.bytes[11] = 0xFF;
+    std::memcpy(gid.bytes.data() + 12, bytes_ + offset, 4);
+    return gid;
+  }
+
   Byte* bytes_;
 };
 
