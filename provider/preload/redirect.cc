@@ -99,14 +99,15 @@ class Walk {
         if (component.is("infiniband")) return enter(Tree::kDevices, after);
         return place_ = Place::kElsewhere;
       case Place::kInside:
-        return up ? step_out() : step_in(component);
+        return up ? step_out(after) : step_in(component);
       case Place::kElsewhere:
         return place_;
     }
     return place_;
   }
 
-  Match match() const { return place_ == Place::kInside ? match_ : Match{}; }
+  // After leaving a tree, `match_` says so until another is entered.
+  Match match() const { return match_; }
 
  private:
   Place enter(Tree tree, const char* rest) {
@@ -125,9 +126,11 @@ class Walk {
     return place_;
   }
 
-  Place step_out() {
+  Place step_out(const char* after) {
     if (depth_ == 0) {
-      return place_ = match_.tree == Tree::kDevices ? Place::kDev : Place::kClass;
+      const bool from_dev = match_.tree == Tree::kDevices;
+      match_ = Match{.tree = from_dev ? Tree::kOutOfDev : Tree::kOutOfClass, .rest = after};
+      return place_ = from_dev ? Place::kDev : Place::kClass;
     }
     --depth_;
     if (depth_ == 0) match_.name = nullptr;
@@ -203,16 +206,31 @@ Match match_path(const char* path) {
   for (const char* position = path;;) {
     const Component component = next_component(position);
     if (component.length == 0) return walk.match();
-    if (walk.step(component, position) == Place::kElsewhere) return {};
+    if (walk.step(component, position) == Place::kElsewhere) return walk.match();
   }
 }
 
 Redirected place(const char* path, const Match& match, PathBuffer& buffer) {
-  if (match.tree == Tree::kDevices) return place_device(path, match, buffer);
   Writer writer(buffer);
-  writer.add(dir_text, dir_length)
-      .add(match.tree == Tree::kInfiniband ? kInfinibandDir : kInfinibandVerbsDir)
-      .add(match.rest);
+  switch (match.tree) {
+    case Tree::kInfiniband:
+      writer.add(dir_text, dir_length).add(kInfinibandDir);
+      break;
+    case Tree::kInfinibandVerbs:
+      writer.add(dir_text, dir_length).add(kInfinibandVerbsDir);
+      break;
+    case Tree::kOutOfClass:
+      writer.add("/sys/class");
+      break;
+    case Tree::kOutOfDev:
+      writer.add("/dev");
+      break;
+    case Tree::kDevices:
+      return place_device(path, match, buffer);
+    case Tree::kNone:
+      return {path, false};
+  }
+  writer.add(match.rest);
   return {writer.overflow() ? path : buffer.text, false};
 }
 

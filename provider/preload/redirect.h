@@ -4,6 +4,7 @@
 //   /sys/class/infiniband_verbs[/...]  -> $VERBENA_DIR/sysfs/class/infiniband_verbs[/...]
 //   /dev/infiniband                    -> $VERBENA_DIR/sysfs/class/infiniband_verbs
 //   /dev/infiniband/uverbsN            -> /dev/null, if the virtual sysfs has uverbsN
+//   /sys/class/infiniband/../NAME      -> /sys/class/NAME
 //
 // Invariant: a path of anyone else costs a compare of its first components and nothing more: no
 // system call, no copy, no change of errno. Without VERBENA_DIR no path is ours.
@@ -20,11 +21,20 @@
 
 namespace verbena::preload {
 
-enum class Tree : uint8_t { kNone, kInfiniband, kInfinibandVerbs, kDevices };
+// kOutOfClass, kOutOfDev: not in a tree of ours, but through one ("/sys/class/infiniband/../net"),
+// which the kernel cannot follow.
+enum class Tree : uint8_t {
+  kNone,
+  kInfiniband,
+  kInfinibandVerbs,
+  kDevices,
+  kOutOfClass,
+  kOutOfDev,
+};
 
 struct Match {
   Tree tree = Tree::kNone;
-  const char* rest = nullptr;  // kInfiniband, kInfinibandVerbs: what follows the directory's name
+  const char* rest = nullptr;  // all but kDevices: what follows the directory's name
   const char* name = nullptr;  // kDevices: the entry's name, null for the directory itself
   size_t name_length = 0;
   bool below_name = false;  // kDevices: the path goes on below the entry
