@@ -131,8 +131,8 @@ struct ReregMr {
   RegMr mr;
 };
 
-// ---- kCreateChannel: Empty in; fds out: [0] the read end. Each event is one 8-byte message: the
-// CQ's user_handle. End of file: the daemon is gone.
+// ---- kCreateChannel: Empty in, Handle out; fds out: [0] the read end. Each event is one 8-byte
+// message: the CQ's user_handle. End of file: the daemon is gone.
 
 // ---- kCreateCq. fds out: [0] region memfd.
 struct CreateCq {
