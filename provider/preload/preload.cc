@@ -9,7 +9,8 @@
 #include "provider/preload/redirect.h"
 
 // glibc's pthread_atfork; not every C library has it, and then the table is not followed in
-// children of fork (an entry that went stale there is found out when it is used).
+// children of fork until one registers a context (an entry that went stale there is found out when
+// it is used).
 extern "C" [[gnu::weak]] int __register_atfork(void (*prepare)(), void (*parent)(), void (*child)(),
                                                void* module);
 extern "C" [[gnu::visibility("hidden")]] void* __dso_handle;
@@ -35,6 +36,7 @@ extern "C" [[gnu::visibility("default")]] int verbena_preload_register(
   if (cmd_fd < 0) return -EBADF;
   if (create_channel == nullptr) return -EINVAL;
   if (cmd_fd >= kMaxFds) return -EMFILE;
+  adopt_table();  // a child made by a raw clone never ran the fork handler
   const Tag tag = add_context({create_channel, context});
   if (tag == kForeignTag) return -ENOSPC;
   enter_fd(cmd_fd, tag);

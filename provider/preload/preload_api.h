@@ -18,10 +18,12 @@ extern "C" {
 typedef int (*verbena_create_channel_fn)(void* context);
 
 // Declares that commands on `cmd_fd` are for a Verbena context. `context` is handed back to the
-// callback. Returns 0 or a negative errno. Duplicates of the fd (dup, fork) count as the same.
+// callback. Returns 0 or a negative errno (-EMFILE: the fd's number is 65536 or more; -ENOSPC: 1023
+// contexts are registered). Duplicates made from now on (dup, fork) count as the same fd.
 int verbena_preload_register(int cmd_fd, verbena_create_channel_fn create_channel, void* context);
 
-// Ends the registration before the context is freed. Unknown fds are ignored.
+// Ends the registration, for duplicates too, before the context is freed and before `cmd_fd` is
+// closed. Unknown fds are ignored.
 void verbena_preload_unregister(int cmd_fd);
 
 #ifdef __cplusplus

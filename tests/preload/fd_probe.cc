@@ -10,10 +10,12 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdint>
 
 #include "provider/preload/preload_api.h"
@@ -227,6 +229,13 @@ void check_children() {
   }
   expect(child_succeeded(child), "vfork");
   expect(makes_channel(fd, fake), "what a child of vfork closes stays open here");
+
+  child = static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr));
+  if (child == 0) {
+    const int own_fd = open(kDevice, O_RDWR | O_CLOEXEC);
+    _exit(register_fd(own_fd, create_channel, &fake) == 0 && makes_channel(own_fd, fake) ? 0 : 1);
+  }
+  expect(child_succeeded(child), "a child that no fork handler saw can open the device");
   unregister_fd(fd);
   close(fd);
 }

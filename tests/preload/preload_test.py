@@ -114,6 +114,10 @@ class PreloadTest(unittest.TestCase):
                      "/sys/class/infiniband/x/../../../class/infiniband/verbena0/fw_ver"):
             self.assertEqual(self.run_with("cat", path), "1.0.0\n", path)
 
+    def test_random_spellings_agree_with_model(self):
+        model = os.path.join(os.path.dirname(os.path.abspath(__file__)), "path_model.py")
+        self.run_with(sys.executable, model)
+
     def test_trailing_slash(self):
         self.assertEqual(self.run_with("ls", SYS + "//"), "probe\nverbena0\nverbena1\n")
         result = self.run_in(self.environment(self.dir), "ls", DEVICE + "/fw_ver/")
@@ -179,7 +183,10 @@ print(os.path.realpath("{DEVICE}/device/numa_node"))
     def test_command_fds(self):
         self.assert_probe(self.environment(self.dir), os.environ["FD_PROBE"])
 
-    # libibverbs. Without a provider it has no device, but it can be asked to say what it met.
+    def test_channel_of_system_libibverbs(self):
+        self.assert_probe(self.environment(self.dir), os.environ["CHANNEL_PROBE"])
+
+    # Discovery by libibverbs. Without a provider it has no device, but it can be asked to say what it met.
 
     def assert_libibverbs_meets_devices(self, libraries):
         result = self.run_in(self.environment(self.dir, libraries, IBV_SHOW_WARNINGS="1"),
