@@ -75,7 +75,7 @@ std::string describe(const ParsedPacket& packet) {
   if (info.has_reth || info.has_atomic_eth) {
     append(text, " va 0x%llx rkey 0x%x", static_cast<unsigned long long>(packet.va), packet.rkey);
   }
-  if (info.has_reth) append(text, " dma 0x%x", packet.dma_length);
+  if (info.has_reth) append(text, " dma %u", packet.dma_length);
   if (info.has_atomic_eth) {
     append(text, " operand 0x%llx", static_cast<unsigned long long>(packet.swap_add));
   }

@@ -34,8 +34,8 @@ TEST(Syndrome, RnrNakCarriesTheTimerCode) {
 
 TEST(Syndrome, RnrDelays) {
   constexpr double kMilliseconds[32] = {
-      655.36, 0.01, 0.02, 0.03, 0.04,  0.06,  0.08,  0.12,  0.16,  0.24,  0.32,
-      0.48,   0.64, 0.96, 1.28, 1.92,  2.56,  3.84,  5.12,  7.68,  10.24, 15.36,
+      655.36, 0.01,  0.02,  0.03,  0.04,  0.06,   0.08,   0.12,   0.16,   0.24,  0.32,
+      0.48,   0.64,  0.96,  1.28,  1.92,  2.56,   3.84,   5.12,   7.68,   10.24, 15.36,
       20.48,  30.72, 40.96, 61.44, 81.92, 122.88, 163.84, 245.76, 327.68, 491.52};
   for (unsigned code = 0; code < 32; ++code) {
     EXPECT_NEAR(static_cast<double>(rnr_delay(static_cast<uint8_t>(code))),
