@@ -16,6 +16,8 @@ constexpr const char kVirtualSys[] = "/sysfs";
 constexpr const char kInfinibandDir[] = "/sysfs/class/infiniband";
 constexpr const char kInfinibandVerbsDir[] = "/sysfs/class/infiniband_verbs";
 constexpr const char kNullDevice[] = "/dev/null";
+constexpr const char kBelowDevice[] = "/dev/null/-";    // every call answers ENOTDIR
+constexpr const char kBelowNothing[] = "/dev/null-/-";  // every call answers ENOENT
 
 enum class DirState : int { kUnread, kReading, kReady };
 
@@ -99,7 +101,7 @@ class Walk {
         if (component.is("infiniband")) return enter(Tree::kDevices, after);
         return place_ = Place::kElsewhere;
       case Place::kInside:
-        return up ? step_out(after) : step_in(component);
+        return up ? step_out(component, after) : step_in(component);
       case Place::kElsewhere:
         return place_;
     }
@@ -118,24 +120,29 @@ class Walk {
 
   Place step_in(Component component) {
     ++depth_;
-    if (depth_ == 1) {
-      match_.name = component.begin;
-      match_.name_length = component.length;
-    }
-    match_.below_name = depth_ > 1;
+    note_name(component);
     return place_;
   }
 
-  Place step_out(const char* after) {
+  Place step_out(Component component, const char* after) {
     if (depth_ == 0) {
       const bool from_dev = match_.tree == Tree::kDevices;
       match_ = Match{.tree = from_dev ? Tree::kOutOfDev : Tree::kOutOfClass, .rest = after};
       return place_ = from_dev ? Place::kDev : Place::kClass;
     }
     --depth_;
-    if (depth_ == 0) match_.name = nullptr;
-    match_.below_name = depth_ > 1;
+    note_name(component);
     return place_;
+  }
+
+  // A device node has nothing below it, ".." included.
+  void note_name(Component component) {
+    if (match_.name != nullptr) {
+      match_.below_name = true;
+      return;
+    }
+    match_.name = component.begin;
+    match_.name_length = component.length;
   }
 
   Place place_ = Place::kRoot;
@@ -189,9 +196,10 @@ Redirected place_device(const char* path, const Match& match, PathBuffer& buffer
   writer.add(dir_text, dir_length).add(kInfinibandVerbsDir);
   if (match.name != nullptr) writer.add("/").add(match.name, match.name_length);
   if (writer.overflow()) return {path, false};
-  if (!is_uverbs(match) || !exists(buffer.text)) return {buffer.text, false};
-  if (match.below_name) return {"/dev/null/-", false};  // ENOTDIR, as below any device node
-  return {kNullDevice, true};
+  const bool is_device = is_uverbs(match) && exists(buffer.text);
+  if (match.below_name) return {is_device ? kBelowDevice : kBelowNothing, false};
+  if (is_device) return {kNullDevice, true};
+  return {buffer.text, false};
 }
 
 }  // namespace

@@ -175,8 +175,11 @@ print(os.path.realpath("{DEVICE}/device/numa_node"))
         for path in ("uverbs2", "uverbs", "rdma_cm"):
             result = self.run_in(self.environment(self.dir), "stat", "/dev/infiniband/" + path)
             self.assertIn("No such file or directory", result.stderr)
-        result = self.run_in(self.environment(self.dir), "stat", "/dev/infiniband/uverbs0/x")
-        self.assertIn("Not a directory", result.stderr)
+        for path in ("uverbs0/x", "uverbs0/..", "uverbs0/../uverbs1"):
+            result = self.run_in(self.environment(self.dir), "stat", "/dev/infiniband/" + path)
+            self.assertIn("Not a directory", result.stderr)
+        result = self.run_in(self.environment(self.dir), "stat", "/dev/infiniband/uverbs2/..")
+        self.assertIn("No such file or directory", result.stderr)
 
     # Command fds
 
