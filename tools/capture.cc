@@ -1,0 +1,64 @@
+// verbena capture: the packets of all devices into a pcapng file, while it runs.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "tools/admin.h"
+#include "tools/commands.h"
+#include "tools/error.h"
+#include "tools/status_text.h"
+
+namespace verbena::tools {
+
+namespace {
+
+void answer(const Context& context, const nlohmann::json& json, const std::string& text) {
+  if (context.json) {
+    fmt::print("{}\n", json.dump(2));
+  } else {
+    fmt::print("{}\n", text);
+  }
+}
+
+void start(const Context& context, const std::string& file) {
+  // The daemon's working directory is another one.
+  const std::filesystem::path path = std::filesystem::absolute(file).lexically_normal();
+  std::error_code error;
+  if (!std::filesystem::is_directory(path.parent_path(), error)) {
+    throw CommandError(fmt::format("{} is not a directory", path.parent_path().string()),
+                       fmt::format("mkdir -p {}", path.parent_path().string()));
+  }
+  const AdminClient daemon = AdminClient::connect_or_fail(context.run_dir());
+  const nlohmann::json json = daemon.ask("capture start " + path.string());
+  answer(context, json,
+         fmt::format("capturing into {}; `verbena capture stop` ends it", path.string()));
+}
+
+void stop(const Context& context) {
+  const AdminClient daemon = AdminClient::connect_or_fail(context.run_dir());
+  const nlohmann::json json = daemon.ask("capture stop");
+  const std::string file = field(json, "file");
+  const std::string packets = field(json, "packets");
+  answer(context, json,
+         fmt::format("the capture has ended{}{}", packets.empty() ? "" : ", packets: " + packets,
+                     file.empty() ? "" : fmt::format("; read it with: tshark -r {}", file)));
+}
+
+}  // namespace
+
+void add_capture(CLI::App& app, Context& context) {
+  CLI::App* command =
+      app.add_subcommand("capture", "Write the devices' packets to a file for Wireshark");
+  command->require_subcommand(1);
+  auto file = std::make_shared<std::string>();
+  CLI::App* start_command = command->add_subcommand("start", "Begin a capture");
+  start_command->fallthrough();
+  start_command->add_option("file", *file, "The pcapng file to write")->required();
+  start_command->callback([&context, file] { start(context, *file); });
+  CLI::App* stop_command = command->add_subcommand("stop", "End it, with the file complete");
+  stop_command->fallthrough();
+  stop_command->callback([&context] { stop(context); });
+}
+
+}  // namespace verbena::tools

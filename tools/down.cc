@@ -1,0 +1,81 @@
+// verbena down: ends the daemon and waits until it is gone.
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <string_view>
+
+#include "tools/admin.h"
+#include "tools/commands.h"
+#include "tools/error.h"
+#include "tools/unique_fd.h"
+
+namespace verbena::tools {
+
+namespace {
+
+constexpr int kPoliteMs = 5'000;
+constexpr int kFirmMs = 2'000;
+
+// A pidfd becomes readable when its process ends.
+bool ends_within(int pidfd, int timeout_ms) {
+  pollfd poll_fd{.fd = pidfd, .events = POLLIN, .revents = 0};
+  int ready = 0;
+  do {
+    ready = ::poll(&poll_fd, 1, timeout_ms);
+  } while (ready < 0 && errno == EINTR);
+  return ready > 0;
+}
+
+void send_signal(int pidfd, int signal) {
+  ::syscall(SYS_pidfd_send_signal, pidfd, signal, nullptr, 0U);
+}
+
+// Asks, then insists. Says in one word how it ended.
+std::string_view end_daemon(const AdminClient& daemon, int pidfd) {
+  try {
+    static_cast<void>(daemon.ask("shutdown"));
+  } catch (const CommandError&) {
+    // It may close the connection before it answers, or be stuck: the wait below decides.
+  }
+  if (ends_within(pidfd, kPoliteMs)) return "down";
+  send_signal(pidfd, SIGTERM);
+  if (ends_within(pidfd, kFirmMs)) return "terminated";
+  send_signal(pidfd, SIGKILL);
+  if (ends_within(pidfd, kFirmMs)) return "killed";
+  throw CommandError(fmt::format("process {} does not end", daemon.daemon_pid()),
+                     fmt::format("kill -9 {}", daemon.daemon_pid()));
+}
+
+void down(const Context& context) {
+  const RunDir dir = context.run_dir();
+  const std::optional<AdminClient> daemon = AdminClient::connect(dir);
+  if (!daemon) {
+    fmt::print("no daemon is up in {}\n", dir.path.string());
+    return;
+  }
+  const pid_t pid = daemon->daemon_pid();
+  const UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0U)));
+  if (!pidfd.valid()) {
+    if (errno == ESRCH) return;
+    throw CommandError(fmt::format("cannot watch process {}: {}", pid, std::strerror(errno)),
+                       fmt::format("kill {}", pid));
+  }
+  const std::string_view how = end_daemon(*daemon, pidfd.value());
+  fmt::print("verbenad is {} (process {})\n", how, pid);
+}
+
+}  // namespace
+
+void add_down(CLI::App& app, Context& context) {
+  app.add_subcommand("down", "End the daemon, and wait until it is gone")->callback([&context] {
+    down(context);
+  });
+}
+
+}  // namespace verbena::tools
