@@ -18,55 +18,17 @@
 #include <vector>
 
 #include "stack/abi/control.h"
-#include "stack/abi/ring.h"
 #include "stack/base/result.h"
 #include "stack/base/time.h"
 #include "stack/config.h"
 #include "stack/events.h"
 #include "stack/mem/client_memory.h"
+#include "stack/objects.h"
 #include "stack/stats.h"
 #include "stack/tx_sink.h"
 #include "stack/types.h"
 
 namespace verbena {
-
-// A region of shared memory holding a ring. Not owned; must stay mapped until the object using it
-// is destroyed (or, for a CQ, resized).
-struct Region {
-  uint8_t* base = nullptr;
-  uint64_t bytes = 0;
-};
-
-struct MrSpec {
-  PdId pd = 0;
-  uint32_t access = 0;  // bits of enum ibv_access_flags
-  uint64_t va = 0;      // client address of the first byte
-  uint64_t length = 0;
-  uint64_t iova = 0;    // address of the first byte in work requests and on the wire
-};
-struct MrKeys {
-  uint32_t handle = 0;
-  Key lkey = 0;
-  Key rkey = 0;
-};
-
-struct CqSpec {
-  uint64_t user_handle = 0;
-  uint32_t depth = 0;  // ring entries, a power of two
-  bool has_channel = false;
-  Region region;       // cq_region_bytes(depth)
-};
-
-struct QpSpec {
-  uint64_t user_handle = 0;
-  QpType type = QpType::kRc;
-  PdId pd = 0;
-  CqId send_cq = 0;
-  CqId recv_cq = 0;
-  bool sq_sig_all = false;
-  abi::QpLayout layout;  // from qp_layout()
-  Region region;         // layout.region_bytes
-};
 
 struct RxFrame {
   const uint8_t* data;
@@ -79,15 +41,6 @@ struct ClientUsage {
   uint32_t mrs = 0;
   uint32_t cqs = 0;
   uint32_t qps = 0;
-};
-
-// Access bits of enum ibv_access_flags.
-enum Access : uint32_t {
-  kAccessLocalWrite = 1 << 0,
-  kAccessRemoteWrite = 1 << 1,
-  kAccessRemoteRead = 1 << 2,
-  kAccessRemoteAtomic = 1 << 3,
-  kAccessMwBind = 1 << 4,
 };
 
 class DeviceImpl;
@@ -143,8 +96,9 @@ class Device {
 
   // ---- Data path ----
 
-  // Handles a burst of received frames, in order. The bytes must stay valid until the return.
-  void on_burst(std::span<const RxFrame> frames, Timestamp now);
+  // Handles a burst of received frames, in order. The bytes must stay valid until the return. The
+  // sink is used only where a request must not overtake the data of a READ accepted before it.
+  void on_burst(std::span<const RxFrame> frames, Timestamp now, TxSink& sink);
 
   // The client has rung this doorbell. Unknown slots are ignored.
   void doorbell(ClientId client, uint32_t slot, Timestamp now);

@@ -1,0 +1,447 @@
+#include "stack/device.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "stack/base/id_table.h"
+#include "stack/cq/cq.h"
+#include "stack/qp/completer.h"
+#include "stack/qp/completion.h"
+#include "stack/qp/engine.h"
+#include "stack/qp/qp_control.h"
+#include "stack/qp/requester.h"
+#include "stack/qp/responder.h"
+#include "stack/qp/store.h"
+#include "stack/wire/parse.h"
+
+namespace verbena {
+namespace {
+
+constexpr uint32_t kRegKnownAccess = kAccessLocalWrite | kAccessRemoteWrite | kAccessRemoteRead |
+                                     kAccessRemoteAtomic | kAccessMwBind;
+// Bits 20..29 of the access flags are optional: a device may ignore them.
+constexpr uint32_t kRegOptionalAccess = 0x3FF00000;
+constexpr uint32_t kReregTranslation = 1, kReregPd = 2, kReregAccess = 4;
+constexpr Qpn kFirstQpn = 16;  // 0 and 1 are special; a few more stay free
+
+constexpr uint32_t round_up(uint32_t value, uint32_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+struct Pd {
+  ClientId client = 0;
+};
+
+struct Client {
+  explicit Client(ClientMemory* m) : memory(m), doorbells(abi::DoorbellPage::kSlots) {
+    for (uint32_t slot = 0; slot < abi::DoorbellPage::kSlots; ++slot) {
+      VERBENA_ASSERT(free_slots.push(slot));
+    }
+  }
+
+  ClientMemory* memory;
+  std::vector<Qp*> doorbells;  // by slot
+  FixedRing<uint32_t> free_slots{abi::DoorbellPage::kSlots};
+};
+
+bool access_valid(uint32_t access) {
+  if ((access & ~(kRegKnownAccess | kRegOptionalAccess)) != 0) return false;
+  // Remote write and atomic imply local write (o10-2.2, as ibv_reg_mr(3) says).
+  const bool remote_write = (access & (kAccessRemoteWrite | kAccessRemoteAtomic)) != 0;
+  return !remote_write || (access & kAccessLocalWrite) != 0;
+}
+
+}  // namespace
+
+class DeviceImpl {
+ public:
+  explicit DeviceImpl(const DeviceConfig& c)
+      : engine(c),
+        clients(c.max_clients),
+        pds(c.max_pd),
+        cqs(c.max_cq),
+        qps(c.max_qp),
+        qpn_base(kFirstQpn + static_cast<uint32_t>(c.seed % 0xF0) * 0x10000) {}
+
+  Qp* find_qp(Qpn qpn) const { return qpn < qpn_base ? nullptr : qps.find(qpn - qpn_base); }
+  Qp* own_qp(ClientId client, Qpn qpn) const {
+    Qp* qp = find_qp(qpn);
+    return qp != nullptr && qp->client == client ? qp : nullptr;
+  }
+  Cq* own_cq(ClientId client, CqId id) const {
+    Cq* cq = cqs.find(id);
+    return cq != nullptr && cq->client() == client ? cq : nullptr;
+  }
+  bool own_pd(ClientId client, PdId id) const {
+    const Pd* pd = pds.find(id);
+    return pd != nullptr && pd->client == client;
+  }
+  Result<Mr> make_mr(ClientId client, const MrSpec& spec) const;
+
+  void remove_qp(Qp& qp);
+  void receive(const RxFrame& frame);
+  void deliver(const wire::ParsedPacket& packet);
+  Turn take_turn(Qp& qp, uint32_t budget, uint32_t& sent);
+
+  Engine engine;
+  IdTable<Client> clients;
+  IdTable<Pd> pds;
+  IdTable<Cq> cqs;
+  IdTable<Qp> qps;
+  Qpn qpn_base;
+};
+
+Device::Device(const DeviceConfig& config) : impl_(std::make_unique<DeviceImpl>(config)) {}
+Device::~Device() = default;
+
+const DeviceConfig& Device::config() const {
+  return impl_->engine.config;
+}
+const DeviceStats& Device::stats() const {
+  return impl_->engine.stats;
+}
+
+// ---- Clients, protection domains, memory regions ----
+
+Result<ClientId> Device::attach_client(ClientMemory& memory) {
+  if (impl_->clients.full()) return Status(EMFILE);
+  return impl_->clients.add(std::make_unique<Client>(&memory));
+}
+
+void Device::detach_client(ClientId client) {
+  DeviceImpl& d = *impl_;
+  if (d.clients.find(client) == nullptr) return;
+  flush_placement(d.engine);
+  d.qps.for_each([&](uint32_t, Qp& qp) {
+    if (qp.client == client) d.remove_qp(qp);
+  });
+  d.cqs.for_each([&](uint32_t id, Cq& cq) {
+    if (cq.client() == client) d.cqs.remove(id);
+  });
+  d.engine.mrs.for_each([&](const Mr& mr) {
+    if (mr.client == client) d.engine.mrs.remove(mr.key);
+  });
+  d.pds.for_each([&](uint32_t id, Pd& pd) {
+    if (pd.client == client) d.pds.remove(id);
+  });
+  d.clients.remove(client);
+}
+
+ClientUsage Device::usage(ClientId client) const {
+  ClientUsage usage;
+  const auto count = [client](uint32_t& number, ClientId owner) {
+    if (owner == client) ++number;
+  };
+  impl_->pds.for_each([&](uint32_t, Pd& pd) { count(usage.pds, pd.client); });
+  impl_->engine.mrs.for_each([&](const Mr& mr) { count(usage.mrs, mr.client); });
+  impl_->cqs.for_each([&](uint32_t, Cq& cq) { count(usage.cqs, cq.client()); });
+  impl_->qps.for_each([&](uint32_t, Qp& qp) { count(usage.qps, qp.client); });
+  return usage;
+}
+
+Result<PdId> Device::alloc_pd(ClientId client) {
+  if (impl_->pds.full()) return Status(ENOMEM);
+  auto pd = std::make_unique<Pd>();
+  pd->client = client;
+  return impl_->pds.add(std::move(pd));
+}
+
+Status Device::dealloc_pd(ClientId client, PdId pd) {
+  DeviceImpl& d = *impl_;
+  if (!d.own_pd(client, pd)) return Status(EINVAL);
+  bool used = d.engine.mrs.pd_in_use(pd);
+  d.qps.for_each([&](uint32_t, const Qp& qp) { used |= qp.pd == pd; });
+  if (used) return Status(EBUSY);
+  d.pds.remove(pd);
+  return kOk;
+}
+
+Result<Mr> DeviceImpl::make_mr(ClientId client, const MrSpec& spec) const {
+  const Client* owner = clients.find(client);
+  if (owner == nullptr || !own_pd(client, spec.pd) || !access_valid(spec.access)) {
+    return Status(EINVAL);
+  }
+  if (spec.length == 0 || spec.length > engine.config.max_mr_size) return Status(EINVAL);
+  if (spec.va + spec.length < spec.va || spec.iova + spec.length < spec.iova) {
+    return Status(EINVAL);
+  }
+  Mr mr;
+  mr.client = client;
+  mr.pd = spec.pd;
+  mr.access = spec.access & kRegKnownAccess;
+  mr.va = spec.va;
+  mr.length = spec.length;
+  mr.iova = spec.iova;
+  mr.memory = owner->memory;
+  return mr;
+}
+
+Result<MrKeys> Device::reg_mr(ClientId client, const MrSpec& spec) {
+  const Result<Mr> mr = impl_->make_mr(client, spec);
+  if (!mr.ok()) return mr.status();
+  const Result<Key> key = impl_->engine.mrs.add(*mr);
+  if (!key.ok()) return key.status();
+  return MrKeys{*key, *key, *key};
+}
+
+Result<MrKeys> Device::rereg_mr(ClientId client, uint32_t handle, uint32_t flags,
+                                const MrSpec& spec) {
+  const Mr* old = impl_->engine.mrs.find(handle);
+  if (old == nullptr || old->client != client) return Status(EINVAL);
+  if (flags == 0 || (flags & ~(kReregTranslation | kReregPd | kReregAccess)) != 0) {
+    return Status(EINVAL);
+  }
+  MrSpec merged{old->pd, old->access, old->va, old->length, old->iova};
+  if (flags & kReregPd) merged.pd = spec.pd;
+  if (flags & kReregAccess) merged.access = spec.access;
+  if (flags & kReregTranslation) {
+    merged.va = spec.va;
+    merged.length = spec.length;
+    merged.iova = spec.iova;
+  }
+  const Result<Mr> mr = impl_->make_mr(client, merged);
+  if (!mr.ok()) return mr.status();
+  const Key key = impl_->engine.mrs.replace(handle, *mr);
+  return MrKeys{key, key, key};
+}
+
+Status Device::dereg_mr(ClientId client, uint32_t handle) {
+  const Mr* mr = impl_->engine.mrs.find(handle);
+  if (mr == nullptr || mr->client != client) return Status(EINVAL);
+  impl_->engine.mrs.remove(handle);
+  return kOk;
+}
+
+// ---- Completion queues ----
+
+Result<uint32_t> Device::cq_depth(uint32_t cqe) const {
+  if (cqe == 0 || cqe > config().max_cqe) return Status(EINVAL);
+  return std::bit_ceil(cqe);
+}
+
+uint64_t Device::cq_region_bytes(uint32_t depth) {
+  return Cq::region_bytes(depth);
+}
+
+Result<CqId> Device::create_cq(ClientId client, const CqSpec& spec) {
+  if (impl_->clients.find(client) == nullptr) return Status(EINVAL);
+  if (impl_->cqs.full()) return Status(ENOMEM);
+  return impl_->cqs.add(std::make_unique<Cq>(impl_->cqs.next_id(), client, spec));
+}
+
+Status Device::resize_cq(ClientId client, CqId id, uint32_t depth, Region region) {
+  Cq* cq = impl_->own_cq(client, id);
+  return cq == nullptr ? Status(EINVAL) : cq->resize(depth, region);
+}
+
+Status Device::destroy_cq(ClientId client, CqId id) {
+  Cq* cq = impl_->own_cq(client, id);
+  if (cq == nullptr) return Status(EINVAL);
+  if (cq->users != 0) return Status(EBUSY);
+  impl_->cqs.remove(id);
+  return kOk;
+}
+
+// ---- Queue pairs ----
+
+Result<abi::QpLayout> Device::qp_layout(const abi::CreateQp& wanted) const {
+  const DeviceConfig& c = config();
+  if (wanted.max_send_wr > c.max_qp_wr || wanted.max_recv_wr > c.max_qp_wr ||
+      wanted.max_send_sge > c.max_sge || wanted.max_recv_sge > c.max_sge ||
+      wanted.max_inline_data > c.max_inline_data) {
+    return Status(EINVAL);
+  }
+  abi::QpLayout layout{};
+  layout.max_send_sge = std::max(wanted.max_send_sge, 1U);
+  layout.max_recv_sge = std::max(wanted.max_recv_sge, 1U);
+  layout.sq_depth = std::bit_ceil(std::max(wanted.max_send_wr, 1U));
+  layout.rq_depth = std::bit_ceil(std::max(wanted.max_recv_wr, 1U));
+  const auto sge_bytes = static_cast<uint32_t>(layout.max_send_sge * sizeof(abi::Sge));
+  const auto head_bytes = static_cast<uint32_t>(sizeof(abi::SendWqe));
+  layout.sq_stride = round_up(head_bytes + std::max(sge_bytes, wanted.max_inline_data), 64);
+  layout.rq_stride = round_up(
+      static_cast<uint32_t>(sizeof(abi::RecvWqe) + layout.max_recv_sge * sizeof(abi::Sge)), 32);
+  layout.max_inline_data = std::min(layout.sq_stride - head_bytes, c.max_inline_data);
+  layout.max_send_wr = layout.sq_depth;
+  layout.max_recv_wr = layout.rq_depth;
+  layout.sq_offset = abi::kQpRingsOffset;
+  layout.rq_offset = layout.sq_offset + uint64_t{layout.sq_depth} * layout.sq_stride;
+  layout.region_bytes = layout.rq_offset + uint64_t{layout.rq_depth} * layout.rq_stride;
+  return layout;
+}
+
+Result<Device::CreatedQp> Device::create_qp(ClientId client, const QpSpec& spec) {
+  DeviceImpl& d = *impl_;
+  Client* owner = d.clients.find(client);
+  Cq* send_cq = d.own_cq(client, spec.send_cq);
+  Cq* recv_cq = d.own_cq(client, spec.recv_cq);
+  if (owner == nullptr || !d.own_pd(client, spec.pd) || send_cq == nullptr || recv_cq == nullptr) {
+    return Status(EINVAL);
+  }
+  if (spec.type != QpType::kRc) return Status(EOPNOTSUPP);
+  if (spec.region.bytes < spec.layout.region_bytes) return Status(EINVAL);
+  if (d.qps.full() || owner->free_slots.empty()) return Status(ENOMEM);
+  const Qpn qpn = d.qpn_base + d.qps.next_id();
+  auto qp = std::make_unique<Qp>(qpn, client, spec, send_cq, recv_cq,
+                                 d.engine.config.max_msg_bytes);
+  qp->doorbell_slot = owner->free_slots.front();
+  owner->free_slots.pop();
+  owner->doorbells[qp->doorbell_slot] = qp.get();
+  ++send_cq->users;
+  ++recv_cq->users;
+  const CreatedQp created{qpn, qp->doorbell_slot};
+  d.qps.add(std::move(qp));
+  return created;
+}
+
+void DeviceImpl::remove_qp(Qp& qp) {
+  flush_placement(engine);
+  engine.forget(qp);
+  if (Client* owner = clients.find(qp.client)) {
+    owner->doorbells[qp.doorbell_slot] = nullptr;
+    VERBENA_ASSERT(owner->free_slots.push(qp.doorbell_slot));
+  }
+  --qp.send_cq->users;
+  --qp.recv_cq->users;
+  qps.remove(qp.qpn - qpn_base);
+}
+
+Status Device::modify_qp(ClientId client, Qpn qpn, const abi::QpAttr& attr, uint32_t attr_mask,
+                         Timestamp now) {
+  Qp* qp = impl_->own_qp(client, qpn);
+  if (qp == nullptr) return Status(EINVAL);
+  impl_->engine.now = now;
+  return qp_control::modify(impl_->engine, *qp, attr, attr_mask);
+}
+
+Result<abi::QpAttr> Device::query_qp(ClientId client, Qpn qpn) const {
+  const Qp* qp = impl_->own_qp(client, qpn);
+  if (qp == nullptr) return Status(EINVAL);
+  return qp_control::query(*qp);
+}
+
+Status Device::destroy_qp(ClientId client, Qpn qpn) {
+  Qp* qp = impl_->own_qp(client, qpn);
+  if (qp == nullptr) return Status(EINVAL);
+  impl_->remove_qp(*qp);
+  return kOk;
+}
+
+// ---- Data path ----
+
+void DeviceImpl::deliver(const wire::ParsedPacket& packet) {
+  DeviceStats& stats = engine.stats;
+  if (packet.info->operation == Operation::kCnp) {
+    ++stats.cnp_received;
+    return;
+  }
+  // One of the two P_Keys must be a full member's; ours, 0xFFFF, is.
+  if ((packet.pkey & 0x7FFF) != 0x7FFF) return stats.drop(DropReason::kBadPkey);
+  Qp* qp = find_qp(packet.dest_qpn);
+  if (qp == nullptr) return stats.drop(DropReason::kUnknownQp);
+  if (packet.info->transport != Transport::kRc) return stats.drop(DropReason::kWrongTransport);
+  if (qp->state == QpState::kReset || qp->state == QpState::kInit) {
+    return stats.drop(DropReason::kQpState);
+  }
+  if (packet.source_gid != qp->path.dest_gid || packet.dest_gid != qp->path.source_gid) {
+    return stats.drop(DropReason::kWrongAddress);
+  }
+  if (packet.info->is_response()) {
+    completer::on_response(engine, *qp, packet);
+  } else {
+    responder::on_request(engine, *qp, packet);
+  }
+}
+
+void DeviceImpl::receive(const RxFrame& frame) {
+  DeviceStats& stats = engine.stats;
+  ++stats.rcvd_pkts;
+  stats.rcvd_bytes += frame.bytes;
+  const auto parsed = wire::parse({frame.data, frame.bytes});
+  if (const DropReason* reason = std::get_if<DropReason>(&parsed)) return stats.drop(*reason);
+  const wire::ParsedPacket& packet = *std::get_if<wire::ParsedPacket>(&parsed);
+  if (packet.dest_mac != engine.config.mac) return stats.drop(DropReason::kNotForUs);
+  if (!wire::icrc_valid(packet)) return stats.drop(DropReason::kBadIcrc);
+  deliver(packet);
+}
+
+void Device::on_burst(std::span<const RxFrame> frames, Timestamp now, TxSink& sink) {
+  impl_->engine.now = now;
+  impl_->engine.sink = &sink;
+  for (const RxFrame& frame : frames) impl_->receive(frame);
+  // The frames are the caller's again after the return.
+  flush_placement(impl_->engine);
+  impl_->engine.sink = nullptr;
+}
+
+void Device::doorbell(ClientId client, uint32_t slot, Timestamp now) {
+  DeviceImpl& d = *impl_;
+  Client* owner = d.clients.find(client);
+  if (owner == nullptr || slot >= owner->doorbells.size()) return;
+  Qp* qp = owner->doorbells[slot];
+  if (qp == nullptr) return;
+  d.engine.now = now;
+  if (qp->state == QpState::kErr) {
+    flush_queues(d.engine, *qp);
+  } else if (qp->state == QpState::kRts) {
+    d.engine.activate(*qp);
+  }
+}
+
+void Device::on_timeout(Timestamp now) {
+  Engine& engine = impl_->engine;
+  engine.now = now;
+  while (TimerEntry* entry = engine.timers.expire(now)) {
+    completer::on_timer(engine, *static_cast<Qp*>(entry->owner));
+  }
+}
+
+// Answers first: they are what a peer waits for.
+Turn DeviceImpl::take_turn(Qp& qp, uint32_t budget, uint32_t& sent) {
+  const Turn turn = responder::send(engine, qp, budget, sent);
+  if (turn != Turn::kIdle || sent >= budget) return turn == Turn::kIdle ? Turn::kMore : turn;
+  return requester::send(engine, qp, budget, sent);
+}
+
+uint32_t Device::poll(Timestamp now, TxSink& sink, uint32_t budget) {
+  DeviceImpl& d = *impl_;
+  d.engine.now = now;
+  d.engine.sink = &sink;
+  uint32_t sent = 0;
+  Qp* first_waiting = nullptr;  // the first that could not go on: a full round without it is enough
+  while (sent < budget) {
+    Qp* qp = d.engine.next_active();
+    if (qp == nullptr) break;
+    if (qp == first_waiting) {
+      d.engine.activate(*qp);
+      break;
+    }
+    uint32_t turn_sent = 0;
+    const uint32_t quantum = std::min(d.engine.config.quantum_packets, budget - sent);
+    const Turn turn = d.take_turn(*qp, quantum, turn_sent);
+    sent += turn_sent;
+    if (turn != Turn::kIdle) d.engine.activate(*qp);
+    if (turn == Turn::kSinkFull) break;
+    if (turn == Turn::kLater && first_waiting == nullptr) first_waiting = qp;
+  }
+  d.engine.sink = nullptr;
+  return sent;
+}
+
+bool Device::has_work() const {
+  return impl_->engine.active_head != nullptr;
+}
+
+Timestamp Device::next_timeout() const {
+  return impl_->engine.timers.next();
+}
+
+std::optional<DeviceEvent> Device::poll_event() {
+  EventQueue& events = impl_->engine.events;
+  if (events.empty()) return std::nullopt;
+  const DeviceEvent event = events.front();
+  events.pop();
+  return event;
+}
+
+}  // namespace verbena

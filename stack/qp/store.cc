@@ -1,0 +1,57 @@
+#include "stack/qp/store.h"
+
+#include <algorithm>
+
+#include "stack/qp/completer.h"
+#include "stack/qp/responder.h"
+
+namespace verbena {
+
+Qp* flush_placement(Engine& engine) {
+  if (engine.placement.empty()) return nullptr;
+  const Placement::Owner owner = engine.placement.owner();
+  const MemResult result = engine.placement.flush();
+  if (result == MemResult::kDone) return nullptr;
+  if (owner.response) {
+    completer::on_store_failed(engine, *owner.qp, result);
+  } else {
+    responder::on_store_failed(engine, *owner.qp, owner.psn, result);
+  }
+  return owner.qp;
+}
+
+bool store(Engine& engine, const Placement::Owner& owner, const Translation& where,
+           std::span<const uint8_t> bytes) {
+  if (bytes.empty()) return true;
+  if (!engine.placement.fits(owner, where) && flush_placement(engine) == owner.qp) return false;
+  if (engine.placement.empty() && !owner.response) owner.qp->resp.checkpoint = owner.qp->resp.at;
+  engine.placement.add(owner, where, {bytes.data(), static_cast<uint32_t>(bytes.size())});
+  return true;
+}
+
+CopyResult scatter_to_sges(Engine& engine, const Placement::Owner& owner,
+                           std::span<const abi::Sge> sges, uint64_t offset,
+                           std::span<const uint8_t> bytes) {
+  for (const abi::Sge& sge : sges) {
+    if (bytes.empty()) break;
+    if (offset >= sge.length) {
+      offset -= sge.length;
+      continue;
+    }
+    const uint64_t take = std::min<uint64_t>(sge.length - offset, bytes.size());
+    Translation where;
+    const MrError error = engine.mrs.translate(sge.lkey, owner.qp->pd, sge.va + offset, take,
+                                               kAccessLocalWrite, where);
+    if (error != MrError::kNone) {
+      return {CopyResult::Kind::kError, error == MrError::kOutOfRange
+                                            ? abi::VendorErr::kLocalRange
+                                            : abi::VendorErr::kBadLkey};
+    }
+    if (!store(engine, owner, where, bytes.first(take))) return {CopyResult::Kind::kLater};
+    bytes = bytes.subspan(take);
+    offset = 0;
+  }
+  return {};
+}
+
+}  // namespace verbena
