@@ -30,6 +30,7 @@ constexpr uint32_t round_up(uint32_t value, uint32_t unit) {
 
 struct Pd {
   ClientId client = 0;
+  uint32_t users = 0;  // memory regions and queue pairs
 };
 
 struct Client {
@@ -40,6 +41,7 @@ struct Client {
   }
 
   ClientMemory* memory;
+  ClientUsage usage;
   std::vector<Qp*> doorbells;  // by slot
   FixedRing<uint32_t> free_slots{abi::DoorbellPage::kSlots};
 };
@@ -72,9 +74,9 @@ class DeviceImpl {
     Cq* cq = cqs.find(id);
     return cq != nullptr && cq->client() == client ? cq : nullptr;
   }
-  bool own_pd(ClientId client, PdId id) const {
-    const Pd* pd = pds.find(id);
-    return pd != nullptr && pd->client == client;
+  Pd* own_pd(ClientId client, PdId id) const {
+    Pd* pd = pds.find(id);
+    return pd != nullptr && pd->client == client ? pd : nullptr;
   }
   Result<Mr> make_mr(ClientId client, const MrSpec& spec) const;
 
@@ -128,37 +130,33 @@ void Device::detach_client(ClientId client) {
 }
 
 ClientUsage Device::usage(ClientId client) const {
-  ClientUsage usage;
-  const auto count = [client](uint32_t& number, ClientId owner) {
-    if (owner == client) ++number;
-  };
-  impl_->pds.for_each([&](uint32_t, Pd& pd) { count(usage.pds, pd.client); });
-  impl_->engine.mrs.for_each([&](const Mr& mr) { count(usage.mrs, mr.client); });
-  impl_->cqs.for_each([&](uint32_t, Cq& cq) { count(usage.cqs, cq.client()); });
-  impl_->qps.for_each([&](uint32_t, Qp& qp) { count(usage.qps, qp.client); });
-  return usage;
+  const Client* owner = impl_->clients.find(client);
+  return owner != nullptr ? owner->usage : ClientUsage{};
 }
 
 Result<PdId> Device::alloc_pd(ClientId client) {
+  Client* owner = impl_->clients.find(client);
+  if (owner == nullptr) return Status(EINVAL);
   if (impl_->pds.full()) return Status(ENOMEM);
   auto pd = std::make_unique<Pd>();
   pd->client = client;
+  ++owner->usage.pds;
   return impl_->pds.add(std::move(pd));
 }
 
 Status Device::dealloc_pd(ClientId client, PdId pd) {
   DeviceImpl& d = *impl_;
-  if (!d.own_pd(client, pd)) return Status(EINVAL);
-  bool used = d.engine.mrs.pd_in_use(pd);
-  d.qps.for_each([&](uint32_t, const Qp& qp) { used |= qp.pd == pd; });
-  if (used) return Status(EBUSY);
+  const Pd* object = d.own_pd(client, pd);
+  if (object == nullptr) return Status(EINVAL);
+  if (object->users != 0) return Status(EBUSY);
   d.pds.remove(pd);
+  --d.clients.find(client)->usage.pds;
   return kOk;
 }
 
 Result<Mr> DeviceImpl::make_mr(ClientId client, const MrSpec& spec) const {
   const Client* owner = clients.find(client);
-  if (owner == nullptr || !own_pd(client, spec.pd) || !access_valid(spec.access)) {
+  if (owner == nullptr || own_pd(client, spec.pd) == nullptr || !access_valid(spec.access)) {
     return Status(EINVAL);
   }
   if (spec.length == 0 || spec.length > engine.config.max_mr_size) return Status(EINVAL);
@@ -181,6 +179,8 @@ Result<MrKeys> Device::reg_mr(ClientId client, const MrSpec& spec) {
   if (!mr.ok()) return mr.status();
   const Result<Key> key = impl_->engine.mrs.add(*mr);
   if (!key.ok()) return key.status();
+  ++impl_->pds.find(spec.pd)->users;
+  ++impl_->clients.find(client)->usage.mrs;
   return MrKeys{*key, *key, *key};
 }
 
@@ -201,6 +201,8 @@ Result<MrKeys> Device::rereg_mr(ClientId client, uint32_t handle, uint32_t flags
   }
   const Result<Mr> mr = impl_->make_mr(client, merged);
   if (!mr.ok()) return mr.status();
+  --impl_->pds.find(old->pd)->users;
+  ++impl_->pds.find(merged.pd)->users;
   const Key key = impl_->engine.mrs.replace(handle, *mr);
   return MrKeys{key, key, key};
 }
@@ -208,6 +210,8 @@ Result<MrKeys> Device::rereg_mr(ClientId client, uint32_t handle, uint32_t flags
 Status Device::dereg_mr(ClientId client, uint32_t handle) {
   const Mr* mr = impl_->engine.mrs.find(handle);
   if (mr == nullptr || mr->client != client) return Status(EINVAL);
+  --impl_->pds.find(mr->pd)->users;
+  --impl_->clients.find(client)->usage.mrs;
   impl_->engine.mrs.remove(handle);
   return kOk;
 }
@@ -224,8 +228,10 @@ uint64_t Device::cq_region_bytes(uint32_t depth) {
 }
 
 Result<CqId> Device::create_cq(ClientId client, const CqSpec& spec) {
-  if (impl_->clients.find(client) == nullptr) return Status(EINVAL);
+  Client* owner = impl_->clients.find(client);
+  if (owner == nullptr) return Status(EINVAL);
   if (impl_->cqs.full()) return Status(ENOMEM);
+  ++owner->usage.cqs;
   return impl_->cqs.add(std::make_unique<Cq>(impl_->cqs.next_id(), client, spec));
 }
 
@@ -239,6 +245,7 @@ Status Device::destroy_cq(ClientId client, CqId id) {
   if (cq == nullptr) return Status(EINVAL);
   if (cq->users != 0) return Status(EBUSY);
   impl_->cqs.remove(id);
+  --impl_->clients.find(client)->usage.cqs;
   return kOk;
 }
 
@@ -275,20 +282,23 @@ Result<Device::CreatedQp> Device::create_qp(ClientId client, const QpSpec& spec)
   Client* owner = d.clients.find(client);
   Cq* send_cq = d.own_cq(client, spec.send_cq);
   Cq* recv_cq = d.own_cq(client, spec.recv_cq);
-  if (owner == nullptr || !d.own_pd(client, spec.pd) || send_cq == nullptr || recv_cq == nullptr) {
+  Pd* pd = d.own_pd(client, spec.pd);
+  if (owner == nullptr || pd == nullptr || send_cq == nullptr || recv_cq == nullptr) {
     return Status(EINVAL);
   }
   if (spec.type != QpType::kRc) return Status(EOPNOTSUPP);
   if (spec.region.bytes < spec.layout.region_bytes) return Status(EINVAL);
   if (d.qps.full() || owner->free_slots.empty()) return Status(ENOMEM);
   const Qpn qpn = d.qpn_base + d.qps.next_id();
-  auto qp = std::make_unique<Qp>(qpn, client, spec, send_cq, recv_cq,
-                                 d.engine.config.max_msg_bytes);
+  auto qp =
+      std::make_unique<Qp>(qpn, client, spec, send_cq, recv_cq, d.engine.config.max_msg_bytes);
   qp->doorbell_slot = owner->free_slots.front();
   owner->free_slots.pop();
   owner->doorbells[qp->doorbell_slot] = qp.get();
   ++send_cq->users;
   ++recv_cq->users;
+  ++pd->users;
+  ++owner->usage.qps;
   const CreatedQp created{qpn, qp->doorbell_slot};
   d.qps.add(std::move(qp));
   return created;
@@ -300,7 +310,9 @@ void DeviceImpl::remove_qp(Qp& qp) {
   if (Client* owner = clients.find(qp.client)) {
     owner->doorbells[qp.doorbell_slot] = nullptr;
     VERBENA_ASSERT(owner->free_slots.push(qp.doorbell_slot));
+    --owner->usage.qps;
   }
+  --pds.find(qp.pd)->users;
   --qp.send_cq->users;
   --qp.recv_cq->users;
   qps.remove(qp.qpn - qpn_base);

@@ -7,8 +7,8 @@
 // returns less than its budget, then drain poll_event(), then sleep at most until next_timeout().
 // Spurious calls are harmless. The data path does not allocate.
 //
-// Control path: attach_client() ... destroy_qp() may allocate. Each checks that the client owns what
-// it names, and answers with an errno (EINVAL, ENOMEM, EBUSY ... as the verbs man pages say).
+// Control path: attach_client() ... destroy_qp() may allocate. Each checks that the client owns
+// what it names, and answers with an errno (EINVAL, ENOMEM, EBUSY ... as the verbs man pages say).
 #pragma once
 
 #include <cstdint>

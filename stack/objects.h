@@ -20,7 +20,7 @@ struct MrSpec {
   uint32_t access = 0;  // bits of enum ibv_access_flags
   uint64_t va = 0;      // client address of the first byte
   uint64_t length = 0;
-  uint64_t iova = 0;    // address of the first byte in work requests and on the wire
+  uint64_t iova = 0;  // address of the first byte in work requests and on the wire
 };
 struct MrKeys {
   uint32_t handle = 0;
@@ -32,7 +32,7 @@ struct CqSpec {
   uint64_t user_handle = 0;
   uint32_t depth = 0;  // ring entries, a power of two
   bool has_channel = false;
-  Region region;       // cq_region_bytes(depth)
+  Region region;  // cq_region_bytes(depth)
 };
 
 struct QpSpec {

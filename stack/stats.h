@@ -13,12 +13,12 @@
 namespace verbena {
 
 enum class DropReason : uint8_t {
-  kTooShort,           // shorter than its headers say
-  kNotForUs,           // destination MAC or EtherType of somebody else
-  kNotRoce,            // IP, but not UDP 4791
-  kBadIpHeader,        // version, options, fragment or checksum
-  kBadLength,          // IP, UDP and pad lengths contradict each other
-  kBadUdpChecksum,     // non-zero and wrong
+  kTooShort,        // shorter than its headers say
+  kNotForUs,        // destination MAC or EtherType of somebody else
+  kNotRoce,         // IP, but not UDP 4791
+  kBadIpHeader,     // version, options, fragment or checksum
+  kBadLength,       // IP, UDP and pad lengths contradict each other
+  kBadUdpChecksum,  // non-zero and wrong
   kBadIcrc,
   kBadTransportVersion,
   kUnknownOpcode,
@@ -51,15 +51,15 @@ struct DeviceStats {
   uint64_t rx_atomic_requests = 0;
   uint64_t rx_send_requests = 0;
   uint64_t duplicate_request = 0;
-  uint64_t out_of_sequence = 0;    // requests ahead of the expected PSN
-  uint64_t out_of_buffer = 0;      // no receive WQE: RNR NAK sent
+  uint64_t out_of_sequence = 0;  // requests ahead of the expected PSN
+  uint64_t out_of_buffer = 0;    // no receive WQE: RNR NAK sent
   uint64_t acks_sent = 0;
-  uint64_t naks_sent = 0;          // all but RNR
+  uint64_t naks_sent = 0;  // all but RNR
   uint64_t resp_local_length_error = 0;
   uint64_t resp_remote_access_errors = 0;
   uint64_t resp_invalid_requests = 0;
   // Requester.
-  uint64_t packet_seq_err = 0;     // PSN sequence NAKs received
+  uint64_t packet_seq_err = 0;  // PSN sequence NAKs received
   uint64_t implied_nak_seq_err = 0;
   uint64_t rnr_nak_received = 0;
   uint64_t local_ack_timeout_err = 0;
@@ -75,7 +75,7 @@ struct DeviceStats {
   uint64_t resp_cqe_flush_error = 0;
   uint64_t cq_overruns = 0;
   uint64_t cnp_received = 0;
-  uint64_t malformed_wqe = 0;      // a client's ring broke a rule
+  uint64_t malformed_wqe = 0;  // a client's ring broke a rule
 
   std::array<uint64_t, static_cast<size_t>(DropReason::kCount)> dropped{};
 

@@ -1,9 +1,10 @@
 // Messages on the control socket (SOCK_SEQPACKET, one message per packet).
 //
 // A client sends a Request with the struct of its op behind it and gets exactly one Reply with the
-// reply struct of that op behind it, in order. Errors are positive errno values in Reply::error; then
-// no struct follows. File descriptors travel by SCM_RIGHTS, in the order given at each op. A message
-// of the wrong size, an unknown op or a reserved field that is not zero ends the connection.
+// reply struct of that op behind it, in order. Errors are positive errno values in Reply::error;
+// then no struct follows. File descriptors travel by SCM_RIGHTS, in the order given at each op. A
+// message of the wrong size, an unknown op or a reserved field that is not zero ends the
+// connection.
 //
 // One connection is one client: one opened device. When it closes, or the process that made it dies
 // (pidfd), all that it owns is destroyed. Handles are valid on their own connection only.
@@ -60,8 +61,8 @@ struct OpenDevice {
   char device_name[64];  // NUL-terminated
 };
 struct DeviceLimits {
-  uint64_t node_guid;      // network order
-  uint64_t sys_image_guid; // network order
+  uint64_t node_guid;       // network order
+  uint64_t sys_image_guid;  // network order
   uint64_t max_mr_size;
   uint32_t vendor_id;
   uint32_t vendor_part_id;
@@ -89,9 +90,9 @@ struct OpenDeviceReply {
 
 // ---- kQueryPort: Empty in.
 struct PortAttr {
-  uint32_t state;       // enum ibv_port_state
+  uint32_t state;  // enum ibv_port_state
   uint32_t phys_state;
-  uint32_t max_mtu;     // PathMtu code
+  uint32_t max_mtu;  // PathMtu code
   uint32_t active_mtu;
   uint32_t gid_tbl_len;
   uint32_t pkey_tbl_len;
@@ -142,7 +143,7 @@ struct CreateCq {
 };
 struct CqReply {
   uint32_t handle;
-  uint32_t depth;         // entries of the ring, a power of two
+  uint32_t depth;  // entries of the ring, a power of two
   uint64_t region_bytes;
 };
 // ---- kResizeCq: CqReply out, fds out: [0] new region. The client holds its CQ still, with its
@@ -167,8 +168,8 @@ struct CreateQp {
   uint32_t pd;
   uint32_t send_cq;
   uint32_t recv_cq;
-  uint32_t srq;          // 0 = none
-  uint32_t qp_type;      // enum ibv_qp_type
+  uint32_t srq;      // 0 = none
+  uint32_t qp_type;  // enum ibv_qp_type
   uint32_t max_send_wr;
   uint32_t max_recv_wr;
   uint32_t max_send_sge;
@@ -237,13 +238,13 @@ struct ModifyQp {
 
 // ---- Async event, one 16-byte message on the async socket (the layout libibverbs reads).
 struct AsyncEvent {
-  uint64_t element;  // user_handle of the CQ or QP, or the port number
+  uint64_t element;     // user_handle of the CQ or QP, or the port number
   uint32_t event_type;  // enum ibv_event_type
   uint32_t reserved;
 };
 
-// ---- kAdmin: a line of text (words separated by spaces; the last may contain any) in, no body out;
-// fds out: [0] a memfd with the JSON answer. {"error": "..."} when the words are wrong.
+// ---- kAdmin: a line of text (words separated by spaces; the last may contain any) in, no body
+// out; fds out: [0] a memfd with the JSON answer. {"error": "..."} when the words are wrong.
 //   status | stat | capture start FILE | capture stop | shutdown
 struct AdminText {
   char text[kMaxMessage - sizeof(Request)];  // body_bytes of it, no NUL needed

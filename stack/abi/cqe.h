@@ -1,8 +1,8 @@
 // Completion queue entry: 64 bytes, written by the daemon.
 //
 // `sequence` is the entry's free-running index plus one and is stored last, with release order; the
-// consumer of index i takes slot i & (depth - 1) when its sequence reads i + 1 (acquire). The client
-// may overwrite `kind` with kCqeDead to discard an entry of a destroyed or reset queue pair.
+// consumer of index i takes slot i & (depth - 1) when its sequence reads i + 1 (acquire). The
+// client may overwrite `kind` with kCqeDead to discard an entry of a destroyed or reset queue pair.
 #pragma once
 
 #include <atomic>
@@ -52,22 +52,22 @@ enum CqeFlags : uint8_t {  // the numbers of enum ibv_wc_flags
 // vendor_err: why, in our own stable numbering (see docs/verbs-support.md).
 enum class VendorErr : uint8_t {
   kNone = 0,
-  kBadWqe = 0x01,            // entry breaks a rule of wqe.h
-  kBadLkey = 0x02,           // unknown, other PD, or without the needed access
-  kLocalRange = 0x03,        // outside the region
-  kLocalFault = 0x04,        // the region's memory is gone
-  kRecvTooShort = 0x05,      // message longer than the receive buffer
+  kBadWqe = 0x01,        // entry breaks a rule of wqe.h
+  kBadLkey = 0x02,       // unknown, other PD, or without the needed access
+  kLocalRange = 0x03,    // outside the region
+  kLocalFault = 0x04,    // the region's memory is gone
+  kRecvTooShort = 0x05,  // message longer than the receive buffer
   kNakInvalidRequest = 0x11,
   kNakRemoteAccess = 0x12,
   kNakRemoteOperational = 0x13,
-  kTimeoutExhausted = 0x20,  // no answer
-  kSequenceExhausted = 0x21, // PSN sequence NAKs
-  kImpliedExhausted = 0x22,  // implied NAKs
+  kTimeoutExhausted = 0x20,   // no answer
+  kSequenceExhausted = 0x21,  // PSN sequence NAKs
+  kImpliedExhausted = 0x22,   // implied NAKs
   kRnrExhausted = 0x23,
   kBadResponse = 0x24,
   kRemoteAccessHere = 0x30,  // the receive in use when a peer broke an access rule
   kFlushed = 0xF9,
-  kDaemonGone = 0xFA,        // made by the provider: the daemon ended
+  kDaemonGone = 0xFA,  // made by the provider: the daemon ended
 };
 
 struct Cqe {
@@ -75,7 +75,7 @@ struct Cqe {
   uint32_t wqe_index;  // free-running index of the work request in its ring
   uint32_t qpn;        // local QP number
   uint32_t byte_len;
-  uint32_t imm_wire;   // immediate in network order, or the invalidated rkey (host order)
+  uint32_t imm_wire;  // immediate in network order, or the invalidated rkey (host order)
   uint32_t src_qpn;
   uint32_t reserved0[5];
   uint8_t opcode;      // WcOpcode

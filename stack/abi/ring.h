@@ -77,7 +77,8 @@ struct DoorbellPage {
 // Head of a queue pair's region. The send ring begins at QpLayout::sq_offset, the receive ring at
 // rq_offset.
 struct QpHeader {
-  alignas(kCacheLine) std::atomic<uint32_t> sq_tail;  // client, release: entries before it are posted
+  alignas(
+      kCacheLine) std::atomic<uint32_t> sq_tail;  // client, release: entries before it are posted
   alignas(kCacheLine) std::atomic<uint32_t> rq_tail;  // client, release
   // Daemon: 1 while the queue pair is in the error state and newly posted receives must be flushed.
   // A receive needs no doorbell otherwise: the client stores rq_tail, fences (seq_cst), reads this
@@ -90,8 +91,8 @@ struct CqHeader {
   // Client, release: entries before it are consumed. The daemon reads it to detect overflow.
   alignas(kCacheLine) std::atomic<uint32_t> consumer;
   // Client: bits 1:0 an ArmKind, bits 31:2 a counter that changes with every request. An event is
-  // sent once per value. The client stores it and fences (seq_cst) before it polls again; the daemon
-  // stores a CQE, fences, then reads it.
+  // sent once per value. The client stores it and fences (seq_cst) before it polls again; the
+  // daemon stores a CQE, fences, then reads it.
   alignas(kCacheLine) std::atomic<uint32_t> arm;
   // Daemon: the last value of `arm` for which an event was sent.
   alignas(kCacheLine) std::atomic<uint32_t> fired;

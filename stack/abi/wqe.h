@@ -1,8 +1,8 @@
 // Work queue entries as a client writes them into its send and receive rings.
 //
 // A send entry is a 64-byte head followed by either num_sge Sge or inline_length bytes of inline
-// data; its stride in the ring is QpLayout::sq_stride. A receive entry is a 16-byte head followed by
-// its Sge list. Sizes in bytes, numbers little-endian, except imm_wire (network order, opaque).
+// data; its stride in the ring is QpLayout::sq_stride. A receive entry is a 16-byte head followed
+// by its Sge list. Sizes in bytes, numbers little-endian, except imm_wire (network order, opaque).
 #pragma once
 
 #include <cstddef>

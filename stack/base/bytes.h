@@ -47,6 +47,7 @@ inline void store_be64(uint8_t* p, uint64_t v) {
   std::memcpy(p, &v, sizeof v);
 }
 
-static_assert(std::endian::native == std::endian::little, "Verbena is written for x86-64 and arm64");
+static_assert(std::endian::native == std::endian::little,
+              "Verbena is written for x86-64 and arm64");
 
 }  // namespace verbena

@@ -1,7 +1,7 @@
 // TimerHeap: deadlines of many owners, at most one entry each, the earliest on top.
 //
-// Re-arming to a later time is free: the entry stays where it is and is looked at again when its old
-// time comes (an ACK re-arms its QP's timer for every packet; most timers never fire). An owner
+// Re-arming to a later time is free: the entry stays where it is and is looked at again when its
+// old time comes (an ACK re-arms its QP's timer for every packet; most timers never fire). An owner
 // embeds TimerEntry. Capacity is reserved at construction, so arming never allocates. One thread.
 #pragma once
 

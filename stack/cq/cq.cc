@@ -38,8 +38,8 @@ bool Cq::push(const Completion& completion, Timestamp now, EventQueue& events) {
   if (in_error_) return false;
   if (full()) {
     in_error_ = true;
-    (void)events.push({DeviceEvent::Kind::kCqAsync, AsyncEventType::kCqErr, client_, id_,
-                       user_handle_});
+    (void)events.push(
+        {DeviceEvent::Kind::kCqAsync, AsyncEventType::kCqErr, client_, id_, user_handle_});
     return false;
   }
   abi::Cqe& cqe = slot(producer_);
@@ -67,14 +67,13 @@ void Cq::notify(const Completion& completion, EventQueue& events) {
   const uint32_t arm = header().arm.load(std::memory_order_relaxed);
   if (arm == fired_) return;
   const uint32_t kind = arm & 3;
-  const bool wanted =
-      kind == abi::kArmAny ||
-      (kind == abi::kArmSolicited &&
-       (completion.solicited || completion.status != abi::WcStatus::kSuccess));
+  const bool wanted = kind == abi::kArmAny ||
+                      (kind == abi::kArmSolicited &&
+                       (completion.solicited || completion.status != abi::WcStatus::kSuccess));
   if (!wanted) return;
   // A full event queue leaves the arm unspent: the next entry tries again.
-  if (!events.push({DeviceEvent::Kind::kCompletion, AsyncEventType::kCqErr, client_, id_,
-                    user_handle_})) {
+  if (!events.push(
+          {DeviceEvent::Kind::kCompletion, AsyncEventType::kCqErr, client_, id_, user_handle_})) {
     return;
   }
   fired_ = arm;

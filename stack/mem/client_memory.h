@@ -35,8 +35,8 @@ class ClientMemory {
   // Copies client bytes from `va` on into the pieces, in order.
   virtual MemResult read(uint64_t va, std::span<const MutableBytes> to) = 0;
 
-  // Copies the pieces to client memory from `va` on. When `ordered`, the last 8 bytes become visible
-  // after all others: programs poll the last byte of an RDMA WRITE.
+  // Copies the pieces to client memory from `va` on. When `ordered`, the last 8 bytes become
+  // visible after all others: programs poll the last byte of an RDMA WRITE.
   virtual MemResult write(uint64_t va, std::span<const ConstBytes> from, bool ordered) = 0;
 
  protected:

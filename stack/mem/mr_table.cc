@@ -38,12 +38,6 @@ const Mr* MrTable::find(Key key) const {
   return mr != nullptr && mr->key == key ? mr : nullptr;
 }
 
-bool MrTable::pd_in_use(PdId pd) const {
-  bool used = false;
-  const_cast<MrTable*>(this)->for_each([&](const Mr& mr) { used |= mr.pd == pd; });
-  return used;
-}
-
 MrError MrTable::translate(Key key, PdId pd, uint64_t address, uint64_t length, uint32_t access,
                            Translation& out) const {
   const Mr* mr = find(key);

@@ -54,7 +54,6 @@ class MrTable {
   void remove(Key key);
   // nullptr unless the key, variant included, is current.
   const Mr* find(Key key) const;
-  bool pd_in_use(PdId pd) const;
 
   // Checks `length` bytes at `address` (in the region's own addressing). Length 0 is checked too.
   MrError translate(Key key, PdId pd, uint64_t address, uint64_t length, uint32_t access,

@@ -1,8 +1,8 @@
 // Placement: collects the payloads of consecutive packets of one message and stores them with one
 // call to the client's memory.
 //
-// What is added must stay valid until flush(). One piece of contiguous client memory of one owner at
-// a time; anything else flushes first. The last 8 bytes of what is flushed are stored after all
+// What is added must stay valid until flush(). One piece of contiguous client memory of one owner
+// at a time; anything else flushes first. The last 8 bytes of what is flushed are stored after all
 // others, so the owner flushes at the end of each message, before its completion entry and before
 // any acknowledgment (see ClientMemory::write).
 #pragma once
@@ -31,9 +31,9 @@ class Placement {
 
   // True if `bytes` can be added behind what is held; else flush() first.
   bool fits(const Owner& owner, const Translation& where) const {
-    return count_ == 0 || (count_ < kMaxPieces && owner.qp == owner_.qp &&
-                           owner.response == owner_.response && where.memory == memory_ &&
-                           where.va == va_ + total_);
+    return count_ == 0 ||
+           (count_ < kMaxPieces && owner.qp == owner_.qp && owner.response == owner_.response &&
+            where.memory == memory_ && where.va == va_ + total_);
   }
   void add(const Owner& owner, const Translation& where, ConstBytes bytes) {
     if (count_ == 0) {

@@ -21,8 +21,7 @@ class PieceCursor {
     count = 0;
     while (bytes < length && index_ < pieces_.size() && count < out.size()) {
       const MutableBytes& piece = pieces_[index_];
-      const auto n =
-          static_cast<uint32_t>(std::min<uint64_t>(piece.size - used_, length - bytes));
+      const auto n = static_cast<uint32_t>(std::min<uint64_t>(piece.size - used_, length - bytes));
       if (n != 0) out[count++] = {piece.data + used_, n};
       bytes += n;
       used_ += n;

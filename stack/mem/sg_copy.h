@@ -32,7 +32,6 @@ CopyResult gather(const MrTable& mrs, PdId pd, std::span<const abi::Sge> sges, u
                   std::span<const MutableBytes> pieces);
 
 // Checks that all of `sges` may be used with `access`.
-CopyResult check_sges(const MrTable& mrs, PdId pd, std::span<const abi::Sge> sges,
-                      uint32_t access);
+CopyResult check_sges(const MrTable& mrs, PdId pd, std::span<const abi::Sge> sges, uint32_t access);
 
 }  // namespace verbena

@@ -14,10 +14,9 @@ constexpr uint32_t kInfiniteRnrRetries = 7;  // RC-REQ-41
 
 void restart_ack_timer(Engine& engine, Qp& qp) {
   const bool outstanding = qp.req.una != qp.req.sent;
-  qp.req.ack_deadline =
-      outstanding && qp.attr.timeout != 0
-          ? engine.now + ack_timeout(static_cast<uint8_t>(qp.attr.timeout))
-          : kNever;
+  qp.req.ack_deadline = outstanding && qp.attr.timeout != 0
+                            ? engine.now + ack_timeout(static_cast<uint8_t>(qp.attr.timeout))
+                            : kNever;
   engine.arm_timer(qp);
 }
 

@@ -74,10 +74,10 @@ struct ResponderProgress {
   InMessage in_message = InMessage::kNone;
   bool recv_held = false;  // `recv` is a receive work request taken from the queue
   RecvWr recv;
-  uint64_t offset = 0;     // bytes of the SEND received
-  uint64_t write_va = 0;   // WRITE: next address
+  uint64_t offset = 0;    // bytes of the SEND received
+  uint64_t write_va = 0;  // WRITE: next address
   Key write_rkey = 0;
-  uint32_t write_left = 0;   // bytes still to come
+  uint32_t write_left = 0;  // bytes still to come
   uint32_t write_total = 0;
 };
 
@@ -88,9 +88,9 @@ struct ResponderState {
   ResponderProgress checkpoint;
   uint32_t msn = 0;
 
-  bool gap_naked = false;   // stay silent until the expected PSN arrives (RC-RSP-1, RC-RSP-3)
-  bool blocked = false;     // a request was dropped behind an unfinished READ; NAK when it is done
-  bool comm_est = false;    // the event was sent
+  bool gap_naked = false;  // stay silent until the expected PSN arrives (RC-RSP-1, RC-RSP-3)
+  bool blocked = false;    // a request was dropped behind an unfinished READ; NAK when it is done
+  bool comm_est = false;   // the event was sent
 
   // What is to be sent. A NAK replaces an ACK; both acknowledge all before.
   bool ack_pending = false;

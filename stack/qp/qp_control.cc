@@ -174,8 +174,7 @@ Status modify(Engine& engine, Qp& qp, const abi::QpAttr& attr, uint32_t mask) {
   }
   copy_given(qp.attr, attr, mask);
   if (mask & (kAttrAv | kAttrDestQpn)) {
-    qp.path.source_port =
-        wire::udp_source_port(qp.path.flow_label, qp.qpn, qp.attr.dest_qp_num);
+    qp.path.source_port = wire::udp_source_port(qp.path.flow_label, qp.qpn, qp.attr.dest_qp_num);
   }
   if (mask & kAttrPathMtu) qp.mtu = mtu_bytes(static_cast<PathMtu>(attr.path_mtu));
   if (mask & (kAttrRetryCnt | kAttrRnrRetry)) {

@@ -36,8 +36,7 @@ Opcode response_opcode(const ReadResource& read, uint32_t packet) {
 
 wire::PacketSpec response_packet(Engine& engine, const Qp& qp, const ReadResource& read,
                                  uint32_t packet) {
-  wire::PacketSpec spec =
-      engine.packet(qp, response_opcode(read, packet), read.first_psn + packet);
+  wire::PacketSpec spec = engine.packet(qp, response_opcode(read, packet), read.first_psn + packet);
   spec.payload_bytes = std::min(qp.mtu, read.length - packet * qp.mtu);
   spec.syndrome = kAckNoCredits;
   spec.msn = read.msn;

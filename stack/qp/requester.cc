@@ -127,8 +127,7 @@ wire::PacketSpec request_packet(Engine& engine, const Qp& qp, const SendWr& wr, 
   spec.dma_length = wr.length;
   spec.imm_wire = wr.imm_wire;
   spec.ack_req = last || (packet + 1) % engine.config.ack_every_packets == 0;
-  spec.solicited =
-      last && (wr.flags & abi::kWrSolicited) && wr.opcode != abi::WrOpcode::kWrite;
+  spec.solicited = last && (wr.flags & abi::kWrSolicited) && wr.opcode != abi::WrOpcode::kWrite;
   return spec;
 }
 
@@ -153,8 +152,8 @@ Turn send_packets(Engine& engine, Qp& qp, SendWr& wr, uint32_t budget, uint32_t&
   const uint32_t window = engine.config.window_packets;
   const uint32_t flying = in_flight(qp, first);
   if (flying >= window) return Turn::kIdle;
-  const uint32_t wanted = std::min({wr.packets - start, budget - sent, window - flying,
-                                    FrameBatch::kMaxFrames});
+  const uint32_t wanted =
+      std::min({wr.packets - start, budget - sent, window - flying, FrameBatch::kMaxFrames});
   for (uint32_t i = 0; i < wanted; ++i) {
     wire::PacketSpec spec = request_packet(engine, qp, wr, start + i);
     // Nothing more may be sent behind the last packet of the window: ask for the ACK that opens it.
@@ -194,8 +193,8 @@ Turn send(Engine& engine, Qp& qp, uint32_t budget, uint32_t& sent) {
     if (req.failed && req.cursor == req.failed_index) return Turn::kIdle;
     SendWr& wr = qp.sq.at(req.cursor);
     if (!may_start(qp, wr)) return Turn::kIdle;
-    const Turn turn = wr.is_read() ? send_read(engine, qp, wr, sent)
-                                   : send_packets(engine, qp, wr, budget, sent);
+    const Turn turn =
+        wr.is_read() ? send_read(engine, qp, wr, sent) : send_packets(engine, qp, wr, budget, sent);
     if (turn != Turn::kMore) return turn;
   }
   return Turn::kMore;

@@ -186,9 +186,8 @@ Step check_resources(Engine& engine, Qp& qp, const ParsedPacket& packet) {
 Step check_rkey(Engine& engine, Qp& qp, const ParsedPacket& packet) {
   if (!packet.info->has_reth || packet.dma_length == 0) return Step::kContinue;
   Translation where;
-  const MrError error =
-      engine.mrs.translate(packet.rkey, qp.pd, packet.va, packet.dma_length,
-                           needed_access(packet.info->operation), where);
+  const MrError error = engine.mrs.translate(packet.rkey, qp.pd, packet.va, packet.dma_length,
+                                             needed_access(packet.info->operation), where);
   if (error == MrError::kNone) return Step::kContinue;
   refuse(engine, qp, packet.psn, NakCode::kRemoteAccess);
   return Step::kDone;
@@ -290,9 +289,8 @@ void execute(Engine& engine, Qp& qp, const ParsedPacket& packet) {
   }
   // The answer to a READ must be taken before anything behind it is stored.
   if (finish_reads_before(engine, qp) == Step::kDone) return;
-  const Step step = packet.info->operation == Operation::kSend
-                        ? execute_send(engine, qp, packet)
-                        : execute_write(engine, qp, packet);
+  const Step step = packet.info->operation == Operation::kSend ? execute_send(engine, qp, packet)
+                                                               : execute_write(engine, qp, packet);
   if (step == Step::kDone || qp.state == QpState::kErr) return;
   if (complete(engine, qp, packet) == Step::kDone) return;
   count_request(engine.stats, *packet.info);

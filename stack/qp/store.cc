@@ -43,9 +43,8 @@ CopyResult scatter_to_sges(Engine& engine, const Placement::Owner& owner,
     const MrError error = engine.mrs.translate(sge.lkey, owner.qp->pd, sge.va + offset, take,
                                                kAccessLocalWrite, where);
     if (error != MrError::kNone) {
-      return {CopyResult::Kind::kError, error == MrError::kOutOfRange
-                                            ? abi::VendorErr::kLocalRange
-                                            : abi::VendorErr::kBadLkey};
+      return {CopyResult::Kind::kError, error == MrError::kOutOfRange ? abi::VendorErr::kLocalRange
+                                                                      : abi::VendorErr::kBadLkey};
     }
     if (!store(engine, owner, where, bytes.first(take))) return {CopyResult::Kind::kLater};
     bytes = bytes.subspan(take);
