@@ -6,6 +6,7 @@
 #include <memory>
 #include <random>
 
+#include "stack/wire/emit.h"
 #include "tests/support/golden_frames.h"
 
 namespace verbena::wire {
@@ -321,28 +322,51 @@ void set_lengths(Bytes& frame, size_t udp_bytes) {
 }
 
 // Truncated packets whose IP and UDP lengths agree with the truncation reach the inner checks.
-TEST(ParseHostile, EveryConsistentTruncationIsJudgedByItsTransportHeaders) {
+void expect_judged_by_transport_headers(std::string_view name, const Bytes& whole) {
+  const size_t udp_at = kIp + (whole[kIp] >> 4 == 6 ? 40U : 20U);
+  const OpcodeInfo& info = opcode_info(whole[udp_at + 8]);
+  const size_t pad = whole[udp_at + 9] >> 4 & 3;
+  for (size_t udp_bytes = 0; udp_bytes <= whole.size() - udp_at; ++udp_bytes) {
+    Bytes frame(whole.begin(), whole.begin() + static_cast<ptrdiff_t>(udp_at + udp_bytes));
+    set_lengths(frame, udp_bytes);
+    const size_t fixed = 8U + info.header_bytes + 4U;
+    const size_t padded = udp_bytes - fixed;  // meaningful only when udp_bytes >= fixed
+    const bool right =
+        udp_bytes >= fixed && padded % 4 == 0 && padded >= pad && (info.has_payload || padded == 0);
+    std::unique_ptr<uint8_t[]> block;
+    const auto result = parse_exact(frame, block);
+    const auto* packet = std::get_if<ParsedPacket>(&result);
+    ASSERT_EQ(packet != nullptr, right) << name << " UDP length " << udp_bytes;
+    if (packet != nullptr) {
+      EXPECT_EQ(packet->payload.size(), padded - pad) << name << " UDP length " << udp_bytes;
+    } else {
+      EXPECT_EQ(std::get<DropReason>(result), DropReason::kBadLength) << name << udp_bytes;
+    }
+  }
+}
+
+TEST(ParseHostile, EveryConsistentTruncationOfGoldenPackets) {
   for (const GoldenPacket& golden : test::golden_packets()) {
-    const Bytes whole = frame_of(golden.hex);
-    const size_t udp_at = kIp + (whole[kIp] >> 4 == 6 ? 40U : 20U);
-    const OpcodeInfo& info = opcode_info(whole[udp_at + 8]);
-    const size_t pad = whole[udp_at + 9] >> 4 & 3;
-    for (size_t udp_bytes = 0; udp_bytes <= whole.size() - udp_at; ++udp_bytes) {
-      Bytes frame(whole.begin(), whole.begin() + static_cast<ptrdiff_t>(udp_at + udp_bytes));
-      set_lengths(frame, udp_bytes);
-      const size_t fixed = 8U + info.header_bytes + 4U;
-      const size_t padded = udp_bytes - fixed;  // meaningful only when udp_bytes >= fixed
-      const bool right = udp_bytes >= fixed && padded % 4 == 0 && padded >= pad &&
-                         (info.has_payload || padded == 0);
-      std::unique_ptr<uint8_t[]> block;
-      const auto result = parse_exact(frame, block);
-      const auto* packet = std::get_if<ParsedPacket>(&result);
-      ASSERT_EQ(packet != nullptr, right) << golden.name << " UDP length " << udp_bytes;
-      if (packet != nullptr) {
-        EXPECT_EQ(packet->payload.size(), padded - pad);
-      } else {
-        EXPECT_EQ(std::get<DropReason>(result), DropReason::kBadLength) << udp_bytes;
-      }
+    expect_judged_by_transport_headers(golden.name, frame_of(golden.hex));
+  }
+}
+
+TEST(ParseHostile, EveryConsistentTruncationOfEveryOpcode) {
+  for (const bool ipv6 : {false, true}) {
+    Path path;
+    path.source_gid = ipv6 ? gid_of("fd770000000000000000000000000002") : Gid::from_ipv4(1);
+    path.dest_gid = ipv6 ? gid_of("fd770000000000000000000000000003") : Gid::from_ipv4(2);
+    for (int opcode = 0; opcode < 256; ++opcode) {
+      const OpcodeInfo& info = opcode_info(static_cast<uint8_t>(opcode));
+      if (!info.known()) continue;
+      PacketSpec spec;
+      spec.path = &path;
+      spec.opcode = static_cast<Opcode>(opcode);
+      spec.payload_bytes = info.has_payload ? 6 : 0;
+      Bytes frame(frame_bytes(spec));
+      emit_headers(spec, frame.data());
+      finish(spec, frame.data());
+      expect_judged_by_transport_headers(info.name, frame);
     }
   }
 }
