@@ -28,6 +28,11 @@ constexpr uint64_t kTimestampClockKhz = 1000000;  // completion timestamps count
 
 // The daemon marks its devices with a file `verbena` in their sysfs directory.
 bool match_device(rdma::SysfsDevice* device) {
+  // `verbena run --device D` hides the others.
+  const char* wanted = std::getenv("VERBENA_DEVICE");
+  if (wanted != nullptr && *wanted != '\0' && std::strcmp(wanted, device->ibdev_name) != 0) {
+    return false;
+  }
   char path[IBV_SYSFS_PATH_MAX + sizeof "/verbena"];
   std::snprintf(path, sizeof path, "%s/verbena", device->ibdev_path);
   return access(path, R_OK) == 0;

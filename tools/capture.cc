@@ -40,6 +40,9 @@ void stop(const Context& context) {
   const nlohmann::json json = daemon.ask("capture stop");
   const std::string file = field(json, "file");
   const std::string packets = field(json, "packets");
+  if (const std::string problem = field(json, "write_error"); !problem.empty()) {
+    throw CommandError(fmt::format("{}: {}", file, problem), "df -h, for the room on that disk");
+  }
   answer(context, json,
          fmt::format("the capture has ended{}{}", packets.empty() ? "" : ", packets: " + packets,
                      file.empty() ? "" : fmt::format("; read it with: tshark -r {}", file)));

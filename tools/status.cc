@@ -35,6 +35,7 @@ void status(Context* context) {
   }
   fmt::print("verbenad is up, as process {}, in {}\n\n{}", daemon->daemon_pid(), dir.path.string(),
              device_table(answer));
+  if (const std::string wire = wire_text(answer); !wire.empty()) fmt::print("\n{}", wire);
   if (const std::string clients = client_table(answer); !clients.empty()) {
     fmt::print("\n{}", clients);
   }

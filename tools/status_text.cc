@@ -1,5 +1,9 @@
 #include "tools/status_text.h"
 
+#include <fmt/format.h>
+
+#include <cstdlib>
+
 #include "tools/table.h"
 
 namespace verbena::tools {
@@ -14,6 +18,12 @@ void collect(const nlohmann::json& value, const std::string& name, Counters* cou
   } else if (value.is_number_unsigned() || value.is_number_integer()) {
     (*counters)[name] = value.get<uint64_t>();
   }
+}
+
+// An object inside an object; an empty one when there is none.
+nlohmann::json member(const nlohmann::json& object, const std::string& key) {
+  if (object.is_object() && object.contains(key) && object[key].is_object()) return object[key];
+  return nlohmann::json::object();
 }
 
 // The first of several names under which a field is known.
@@ -42,7 +52,7 @@ nlohmann::json list(const nlohmann::json& object, const std::string& key) {
 }
 
 std::string device_table(const nlohmann::json& status) {
-  Table table({"DEVICE", "ADDRESS", "STATE", "MTU", "CLIENTS", "QPS", "MRS", "CAPTURE"});
+  Table table({"DEVICE", "ADDRESS", "STATE", "MTU", "CLIENTS", "QPS", "MRS"});
   for (const auto& device : list(status, "devices")) {
     size_t qps = 0;
     size_t mrs = 0;
@@ -52,7 +62,7 @@ std::string device_table(const nlohmann::json& status) {
     }
     table.add({field(device, "name"), first_field(device, {"ip", "address", "gid"}),
                field(device, "state"), field(device, "mtu"), field(device, "clients"),
-               std::to_string(qps), std::to_string(mrs), first_field(device, {"capture"})});
+               std::to_string(qps), std::to_string(mrs)});
   }
   return table.empty() ? "no device\n" : table.text();
 }
@@ -67,6 +77,24 @@ std::string client_table(const nlohmann::json& status) {
     }
   }
   return table.empty() ? "" : table.text();
+}
+
+std::string wire_text(const nlohmann::json& status) {
+  std::string text;
+  // Named, not temporary: items() refers to what it is called on.
+  const nlohmann::json faults = member(member(status, "wire"), "faults");
+  for (const auto& [kind, share] : faults.items()) {
+    if (kind == "seed" || !share.is_number() || share.get<double>() <= 0) continue;
+    text += fmt::format("{}{} {}%", text.empty() ? "faults of the wire: " : ", ", kind,
+                        share.get<double>() * 100);
+  }
+  if (!text.empty()) text += '\n';
+  const nlohmann::json capture = member(status, "capture");
+  if (field(capture, "active") == "yes") {
+    text += fmt::format("capture: {} packets in {}\n", field(capture, "packets"),
+                        field(capture, "file"));
+  }
+  return text;
 }
 
 Counters counters_of(const nlohmann::json& device) {

@@ -12,6 +12,9 @@ namespace verbena::tools {
 [[nodiscard]] std::string device_table(const nlohmann::json& status);
 [[nodiscard]] std::string client_table(const nlohmann::json& status);
 
+// What the wire does wrong and which capture is on, a line each; nothing when neither.
+[[nodiscard]] std::string wire_text(const nlohmann::json& status);
+
 // A member's value as text: strings as they are, numbers and truth values printed, others "".
 [[nodiscard]] std::string field(const nlohmann::json& object, const std::string& key);
 
