@@ -1,0 +1,45 @@
+// Admin: the words of an admin connection and their JSON answers.
+//
+//   status | stat | capture start FILE | capture stop | shutdown
+//
+// A wrong word is answered with {"error": "..."} that says what to write. Control thread only.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dpdk/capture.h"
+#include "dpdk/daemon.h"
+
+namespace verbena {
+
+class Client;
+
+class Admin {
+ public:
+  explicit Admin(Daemon& daemon) : daemon_(daemon) {}
+  // Ends a capture that is still on.
+  ~Admin();
+
+  // `clients` are those with an open device.
+  std::string answer(std::string_view words, const std::vector<const Client*>& clients);
+  bool shutdown_wanted() const { return shutdown_wanted_; }
+
+ private:
+  nlohmann::json run(std::string_view words, const std::vector<const Client*>& clients);
+  nlohmann::json status(const std::vector<const Client*>& clients);
+  nlohmann::json stat();
+  nlohmann::json capture_start(const std::string& path);
+  nlohmann::json capture_stop();
+  nlohmann::json capture_state() const;
+  void capture_to(Capture* capture);
+
+  Daemon& daemon_;
+  std::unique_ptr<Capture> capture_;
+  bool shutdown_wanted_ = false;
+};
+
+}  // namespace verbena

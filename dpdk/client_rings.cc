@@ -1,0 +1,158 @@
+// Client, continued: the objects with rings in shared memory, completion queues and queue pairs.
+//
+// A region is mapped here before the engine learns of it and unmapped after the engine has let go.
+
+#include <cerrno>
+
+#include "dpdk/client.h"
+
+namespace verbena {
+namespace {
+
+Region region_of(const SharedRegion& shared) {
+  return {shared.base(), shared.bytes()};
+}
+
+}  // namespace
+
+void Client::create_cq(const ReceivedMessage& message, Answer& answer) {
+  const auto body = body_of<abi::CreateCq>(message);
+  std::optional<EventSocket> channel;
+  if (body.channel != 0) {
+    const auto found = channels_.find(body.channel);
+    if (found == channels_.end()) return answer.set(Status(EINVAL));
+    channel = EventSocket{found->second.fd.value(), found->second.client_cookie};
+  }
+  const auto depth = on_worker([&](Device& device) { return device.cq_depth(body.cqe); });
+  if (!depth.ok()) return answer.set(depth.status());
+  auto region = SharedRegion::create("verbena-cq", Device::cq_region_bytes(*depth),
+                                     SharedRegion::ClientAccess::kReadWrite);
+  if (!region.ok()) return answer.set(region.status());
+  const auto cq = on_worker([&](Device& device) {
+    const auto made =
+        device.create_cq(id(), {body.user_handle, *depth, channel.has_value(), region_of(*region)});
+    if (made.ok()) {
+      daemon_.worker.events(device_index()).add_cq(id(), *made, body.user_handle, channel);
+    }
+    return made;
+  });
+  if (!cq.ok()) return answer.set(cq.status());
+  if (body.channel != 0) ++channels_[body.channel].users;
+  answer.set(abi::CqReply{*cq, *depth, region->bytes()});
+  answer.fds = {region->fd()};
+  cqs_[*cq] = {std::move(*region), body.channel};
+}
+
+void Client::resize_cq(const ReceivedMessage& message, Answer& answer) {
+  const auto body = body_of<abi::ResizeCq>(message);
+  const auto found = cqs_.find(body.handle);
+  if (found == cqs_.end()) return answer.set(Status(EINVAL));
+  const auto depth = on_worker([&](Device& device) { return device.cq_depth(body.cqe); });
+  if (!depth.ok()) return answer.set(depth.status());
+  auto region = SharedRegion::create("verbena-cq", Device::cq_region_bytes(*depth),
+                                     SharedRegion::ClientAccess::kReadWrite);
+  if (!region.ok()) return answer.set(region.status());
+  const auto resized = on_worker([&](Device& device) {
+    return device.resize_cq(id(), body.handle, *depth, region_of(*region));
+  });
+  if (!resized.ok()) return answer.set(resized);
+  answer.set(abi::CqReply{body.handle, *depth, region->bytes()});
+  answer.fds = {region->fd()};
+  found->second.region = std::move(*region);
+}
+
+void Client::destroy_cq(const ReceivedMessage& message, Answer& answer) {
+  const auto body = body_of<abi::Handle>(message);
+  const auto found = cqs_.find(body.handle);
+  if (found == cqs_.end()) return answer.set(Status(EINVAL));
+  const int async_end = message.fds[0].value();
+  const int channel_end = message.fd_count > 1 ? message.fds[1].value() : -1;
+  abi::DestroyReply delivered{};
+  const auto destroyed = on_worker([&](Device& device) {
+    EventRouter& events = daemon_.worker.events(device_index());
+    if (const auto status = events.check_ends(id(), body.handle, async_end, channel_end);
+        !status.ok()) {
+      return status;
+    }
+    // What the device has ready is sent first: afterwards nothing of this object is under way.
+    daemon_.worker.route_events(device_index());
+    if (const auto status = device.destroy_cq(id(), body.handle); !status.ok()) return status;
+    delivered = events.remove_cq(id(), body.handle, async_end, channel_end);
+    return kOk;
+  });
+  if (!destroyed.ok()) return answer.set(destroyed);
+  answer.set(delivered);
+  if (found->second.channel != 0) release_channel(found->second.channel);
+  cqs_.erase(found);
+}
+
+void Client::create_qp(const ReceivedMessage& message, Answer& answer) {
+  const auto body = body_of<abi::CreateQp>(message);
+  if (body.srq != 0 || body.sq_sig_all > 1) return answer.set(Status(EINVAL));
+  // A number that is no QpType keeps its value below 256, so the engine sees what was asked.
+  if (body.qp_type > UINT8_MAX) return answer.set(Status(EINVAL));
+  auto layout = on_worker([&](Device& device) { return device.qp_layout(body); });
+  if (!layout.ok()) return answer.set(layout.status());
+  auto region = SharedRegion::create("verbena-qp", layout->region_bytes,
+                                     SharedRegion::ClientAccess::kReadWrite);
+  if (!region.ok()) return answer.set(region.status());
+  QpSpec spec;
+  spec.user_handle = body.user_handle;
+  spec.type = static_cast<QpType>(body.qp_type);
+  spec.pd = body.pd;
+  spec.send_cq = body.send_cq;
+  spec.recv_cq = body.recv_cq;
+  spec.sq_sig_all = body.sq_sig_all != 0;
+  spec.layout = *layout;
+  spec.region = region_of(*region);
+  auto made = on_worker([&](Device& device) {
+    auto created = device.create_qp(id(), spec);
+    if (created.ok()) {
+      daemon_.worker.events(device_index()).add_qp(id(), created->qpn, body.user_handle);
+    }
+    return created;
+  });
+  if (!made.ok()) return answer.set(made.status());
+  layout->handle = made->qpn;
+  layout->qpn = made->qpn;
+  layout->doorbell_slot = made->doorbell_slot;
+  layout->region_bytes = region->bytes();
+  answer.set(*layout);
+  answer.fds = {region->fd()};
+  qps_[made->qpn] = std::move(*region);
+}
+
+void Client::modify_qp(const ReceivedMessage& message, Answer& answer) {
+  const auto body = body_of<abi::ModifyQp>(message);
+  answer.set(on_worker([&](Device& device) {
+    return device.modify_qp(id(), body.handle, body.attr, body.attr_mask, daemon_.worker.now());
+  }));
+}
+
+void Client::query_qp(const ReceivedMessage& message, Answer& answer) {
+  const auto body = body_of<abi::Handle>(message);
+  const auto attr = on_worker([&](Device& device) { return device.query_qp(id(), body.handle); });
+  if (!attr.ok()) return answer.set(attr.status());
+  answer.set(*attr);
+}
+
+void Client::destroy_qp(const ReceivedMessage& message, Answer& answer) {
+  const auto body = body_of<abi::Handle>(message);
+  const auto found = qps_.find(body.handle);
+  if (found == qps_.end()) return answer.set(Status(EINVAL));
+  const int async_end = message.fds[0].value();
+  abi::DestroyReply delivered{};
+  const auto destroyed = on_worker([&](Device& device) {
+    EventRouter& events = daemon_.worker.events(device_index());
+    if (!events.is_async_end(id(), async_end)) return Status(EINVAL);
+    daemon_.worker.route_events(device_index());
+    if (const auto status = device.destroy_qp(id(), body.handle); !status.ok()) return status;
+    delivered = events.remove_qp(id(), body.handle, async_end);
+    return kOk;
+  });
+  if (!destroyed.ok()) return answer.set(destroyed);
+  answer.set(delivered);
+  qps_.erase(found);
+}
+
+}  // namespace verbena

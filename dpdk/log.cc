@@ -1,0 +1,16 @@
+#include "dpdk/log.h"
+
+#include <spdlog/sinks/rotating_file_sink.h>
+
+namespace verbena {
+
+void open_log(const std::string& path, const std::string& level) {
+  constexpr size_t kMaxBytes = size_t{1} << 20;
+  auto logger = spdlog::rotating_logger_mt("verbenad", path, kMaxBytes, 1);
+  logger->set_pattern("%Y-%m-%d %H:%M:%S.%e %l %v");
+  logger->set_level(spdlog::level::from_str(level));
+  logger->flush_on(spdlog::level::info);
+  spdlog::set_default_logger(std::move(logger));
+}
+
+}  // namespace verbena

@@ -1,0 +1,42 @@
+// Shared memory between the daemon and a client: sealed memfds, mapped and filled by the control
+// thread, so that the polling thread never takes a fault that can fail.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "dpdk/unique_fd.h"
+#include "stack/base/result.h"
+
+namespace verbena {
+
+// A mapping of this process, and the memfd behind it until that is given away.
+class SharedRegion {
+ public:
+  enum class ClientAccess { kReadWrite, kReadOnly };
+
+  SharedRegion() = default;
+  SharedRegion(SharedRegion&& other) noexcept;
+  SharedRegion& operator=(SharedRegion&& other) noexcept;
+  ~SharedRegion();
+
+  // `bytes` of zeros, rounded up to pages. Can be neither shrunk nor grown afterwards. kReadOnly:
+  // only the mapping made here can be written.
+  static Result<SharedRegion> create(const char* name, uint64_t bytes, ClientAccess access);
+
+  uint8_t* base() const { return base_; }
+  uint64_t bytes() const { return bytes_; }
+  int fd() const { return fd_.value(); }
+  void close_fd() { fd_.reset(); }
+
+ private:
+  UniqueFd fd_;
+  uint8_t* base_ = nullptr;
+  uint64_t bytes_ = 0;
+};
+
+// A sealed memfd with `text`, readable from offset 0.
+Result<UniqueFd> text_memfd(std::string_view text);
+
+}  // namespace verbena
