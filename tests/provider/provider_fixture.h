@@ -1,0 +1,60 @@
+// A context of the provider on a fake daemon, opened through the stock libibverbs.
+//
+// The provider is compiled into the test. Two library functions are answered by the test itself:
+// verbs_register_driver_34 (to get at the provider's device operations without /sys and /dev) and
+// verbena_preload_register (to get at the callback that makes completion channels).
+#pragma once
+
+#include <gtest/gtest.h>
+#include <infiniband/verbs.h>
+
+#include "provider/rdma_core_abi.h"
+#include "tests/provider/fake_daemon.h"
+
+namespace verbena::test {
+
+const rdma::DeviceOps& device_ops();
+
+class ProviderTest : public testing::Test {
+ protected:
+  void SetUp() override;
+  void TearDown() override;
+
+  // Null with errno, as ibv_open_device.
+  ibv_context* open();
+  void close();
+
+  ibv_pd* make_pd();
+  ibv_cq* make_cq(int cqe = 16, ibv_comp_channel* channel = nullptr);
+  // What ibv_create_comp_channel does with the preload library's help.
+  ibv_comp_channel* make_channel();
+  struct Caps {
+    uint32_t send_wr = 4;
+    uint32_t recv_wr = 4;
+    uint32_t sge = 2;
+    uint32_t inline_data = 32;
+  };
+  ibv_qp* make_qp(const Caps& caps, uint64_t send_ops = 0);
+  ibv_qp* make_qp() { return make_qp(Caps()); }
+  // Through INIT and RTR to RTS: nothing but the states counts here.
+  void to_rts(ibv_qp* qp);
+  int modify_state(ibv_qp* qp, ibv_qp_state state);
+  int post_send(ibv_qp* qp, uint64_t wr_id, ibv_wr_opcode opcode = IBV_WR_SEND,
+                unsigned flags = IBV_SEND_SIGNALED);
+  int post_recv(ibv_qp* qp, uint64_t wr_id);
+  // Polls until `count` completions have come; fails the test after two seconds.
+  std::vector<ibv_wc> poll(ibv_cq* cq, size_t count);
+
+  std::shared_ptr<FakeCq> fake(ibv_cq* cq);
+  std::shared_ptr<FakeQp> fake(ibv_qp* qp);
+
+  FakeDaemon daemon_;
+  rdma::DeviceBase* device_ = nullptr;
+  ibv_context* context_ = nullptr;
+  ibv_pd* pd_ = nullptr;
+  ibv_cq* cq_ = nullptr;
+  uint8_t buffer_[4096] = {};
+  ibv_sge sge_{};
+};
+
+}  // namespace verbena::test
