@@ -1,0 +1,344 @@
+#!/usr/bin/env python3
+"""The command `verbena`, from outside: what it prints, what it exits with, what it leaves behind.
+
+Every case has a runtime directory of its own, so that no daemon of the user's is met or ended.
+"""
+import json
+import os
+import pathlib
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+VERBENA = os.environ['VERBENA']
+LIMIT_S = 60  # a sanitised daemon on a busy machine takes its time
+
+
+class CliCase(unittest.TestCase):
+    def setUp(self):
+        # Short: the path of a Unix socket has 107 characters.
+        self.runtime = tempfile.mkdtemp(prefix='vcli', dir='/tmp')
+        self.environment = {k: v for k, v in os.environ.items()
+                            if k not in ('LD_PRELOAD', 'IBV_DRIVERS', 'VERBENA_DIR')}
+        self.environment['XDG_RUNTIME_DIR'] = self.runtime
+
+    def tearDown(self):
+        base = pathlib.Path(self.runtime, 'verbena')
+        if base.is_dir() and not base.is_symlink():
+            for instance in base.iterdir():
+                self.verbena('--name', instance.name, 'down')
+        shutil.rmtree(self.runtime)
+
+    def verbena(self, *words, **more):
+        return subprocess.run([VERBENA, *words], env={**self.environment, **more}, text=True,
+                              capture_output=True, timeout=LIMIT_S, check=False)
+
+    def good(self, *words, **more):
+        result = self.verbena(*words, **more)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        return result
+
+    def refused(self, *words, says, status=1, **more):
+        result = self.verbena(*words, **more)
+        self.assertEqual(result.returncode, status, result.stdout + result.stderr)
+        self.assertIn(says, result.stderr)
+        return result
+
+    def instance(self, name='default'):
+        return pathlib.Path(self.runtime, 'verbena', name)
+
+    def daemon_pid(self, *words):
+        return json.loads(self.good('status', '--json', *words).stdout)['daemon']['pid']
+
+
+class CommandLineTest(CliCase):
+    def test_help_and_version(self):
+        self.assertIn('Subcommands', self.good('--help').stdout)
+        self.assertRegex(self.good('--version').stdout, r'^verbena \d+\.\d+\.\d+\n$')
+        for command in ('up', 'down', 'run', 'env', 'status', 'stat', 'capture', 'doctor'):
+            self.assertIn('Usage', self.good(command, '--help').stdout)
+
+    def test_wrong_subcommand_gets_a_suggestion(self):
+        self.refused('statsu', says='try: verbena status', status=2)
+        self.refused('frobnicate', says='use one of up, down', status=2)
+
+    def test_wrong_options_are_refused(self):
+        self.refused(says='subcommand is required', status=2)
+        self.refused('up', '--devcie', 'x', says='--devcie', status=2)
+        self.refused('stat', '--watch', '-1', says='watch', status=2)
+        self.refused('up', '--device', 'mlx5_0', says='a wire has two ends')
+        self.refused('capture', 'start', says='file is required', status=2)
+        self.refused('run', says='which program', status=2)
+
+    def test_wrong_names_are_refused(self):
+        for name in ('../x', '.hidden', 'a b', 'x' * 40):
+            self.refused('status', '--name', name, says='cannot be the name')
+
+    def test_nothing_is_up(self):
+        self.assertIn('no daemon is up', self.verbena('status').stdout)
+        self.assertEqual(self.verbena('status').returncode, 1)
+        self.assertFalse(json.loads(self.verbena('status', '--json').stdout)['up'])
+        self.assertIn('no daemon is up', self.good('down').stdout)
+        self.refused('stat', says='try: verbena up')
+        self.refused('capture', 'stop', '--name', 'x', says='try: verbena up --name x')
+        self.assertFalse(self.instance().exists())
+
+
+class RunDirectoryTest(CliCase):
+    def base(self):
+        base = pathlib.Path(self.runtime, 'verbena')
+        base.mkdir(mode=0o700)
+        return base
+
+    # These leave nothing up, and what they make is not for `down` to look at.
+    def tearDown(self):
+        shutil.rmtree(self.runtime)
+
+    def test_symbolic_link_is_refused(self):
+        target = pathlib.Path(self.runtime, 'elsewhere')
+        target.mkdir(mode=0o700)
+        pathlib.Path(self.runtime, 'verbena').symlink_to(target)
+        self.refused('up', says='symbolic link')
+        self.assertEqual(list(target.iterdir()), [])
+
+    def test_directory_open_to_others_is_refused(self):
+        self.base().chmod(0o755)
+        self.refused('up', says='chmod 700')
+
+    def test_file_in_its_place_is_refused(self):
+        (self.base() / 'default').write_text('')
+        self.refused('up', says='not a directory')
+
+    @unittest.skipIf(os.geteuid() != 0, 'takes root to give a directory away')
+    def test_directory_of_another_user_is_refused(self):
+        base = self.base()
+        os.chown(base, 65534, 65534)
+        self.refused('up', says='belongs to user 65534')
+
+    def test_unusable_runtime_directory_is_passed_over(self):
+        path = self.verbena('status', XDG_RUNTIME_DIR='/nonexistent').stdout
+        self.assertIn(f'/tmp/verbena-{os.geteuid()}/default', path)
+
+    def test_path_too_long_for_a_socket_is_refused(self):
+        self.refused('up', says='too long', VERBENA_DIR='/tmp/' + 'x' * 120)
+
+
+class DaemonTest(CliCase):
+    def test_up_twice_and_down_twice(self):
+        first = self.good('up').stdout
+        self.assertRegex(first, r'verbena0 +10\.99\.0\.1')
+        self.assertRegex(first, r'verbena1 +10\.99\.0\.2')
+        pid = self.daemon_pid()
+        self.assertIn('up already', self.good('up').stdout)
+        self.assertEqual(self.daemon_pid(), pid)
+        self.refused('up', '--poll', says='verbena down')
+        self.assertIn('down', self.good('down').stdout)
+        self.assertFalse(pathlib.Path('/proc', str(pid)).exists())
+        self.assertFalse((self.instance() / 'control.sock').exists())
+        self.assertIn('no daemon is up', self.good('down').stdout)
+
+    def test_devices_are_renamed(self):
+        self.good('up', '--device', 'mlx5_0,ip=192.0.2.1,vendor=mlx5', '--device',
+                  'mlx5_1,ip=192.0.2.2,vendor=mlx5')
+        devices = json.loads(self.good('status', '--json').stdout)['devices']
+        self.assertEqual([(d['name'], d['ip']) for d in devices],
+                         [('mlx5_0', '192.0.2.1'), ('mlx5_1', '192.0.2.2')])
+
+    def test_faults_are_shown(self):
+        self.good('up', '--fault', 'drop=0.5,seed=3')
+        self.assertIn('drop 50%', self.good('status').stdout)
+
+    def test_daemon_that_does_not_start_says_why(self):
+        result = self.refused('up', '--fault', 'explode=1', says='explode')
+        self.assertIn('verbenad.log', result.stderr)
+        self.assertEqual(self.verbena('status').returncode, 1)
+
+    def test_two_daemons_by_name(self):
+        self.good('up', '--name', 'a')
+        self.good('--name', 'b', 'up', '--device', 'x0', '--device', 'x1,ip=10.99.0.9')
+        self.assertNotEqual(self.daemon_pid('--name', 'a'), self.daemon_pid('--name', 'b'))
+        self.good('down', '--name', 'a')
+        self.assertEqual(self.verbena('status', '--name', 'a').returncode, 1)
+        self.assertIn('x0', self.good('status', '--name', 'b').stdout)
+
+    def test_up_after_kill(self):
+        self.good('up')
+        pid = self.daemon_pid()
+        os.kill(pid, signal.SIGKILL)
+        while pathlib.Path('/proc', str(pid)).exists() and not is_zombie(pid):
+            time.sleep(0.01)
+        self.assertTrue((self.instance() / 'control.sock').exists())
+        self.assertEqual(self.verbena('status').returncode, 1)
+        self.assertIn('no daemon is up', self.good('down').stdout)
+        self.good('up')
+        self.assertNotEqual(self.daemon_pid(), pid)
+
+    def test_many_start_one(self):
+        started = [subprocess.Popen([VERBENA, 'up'], env=self.environment, stdout=subprocess.PIPE,
+                                    text=True) for _ in range(5)]
+        texts = [process.communicate(timeout=LIMIT_S)[0] for process in started]
+        self.assertEqual([process.returncode for process in started], [0] * 5)
+        self.assertEqual(sum('up already' in text for text in texts), 4)
+
+
+def is_zombie(pid):
+    try:
+        return ') Z ' in pathlib.Path('/proc', str(pid), 'stat').read_text()
+    except OSError:
+        return True
+
+
+class RunningDaemonTest(CliCase):
+    def setUp(self):
+        super().setUp()
+        self.good('up')
+
+    def test_stat(self):
+        self.assertIn('DEVICE', self.good('status').stdout)
+        text = self.good('stat', '--all').stdout
+        self.assertRegex(text, r'COUNTER +verbena0 +verbena1')
+        answer = json.loads(self.good('stat', '--json', 'verbena1').stdout)
+        self.assertEqual([d['name'] for d in answer['devices']], ['verbena1'])
+        self.assertTrue(answer['devices'][0]['counters'])
+        self.refused('stat', 'verbena9', says='use one of: verbena0, verbena1')
+
+    def test_stat_watch_goes_on(self):
+        with subprocess.Popen([VERBENA, 'stat', '--all', '-w', '0.1'], env=self.environment,
+                              stdout=subprocess.PIPE, text=True) as watch:
+            headers = 0
+            for line in watch.stdout:
+                headers += line.startswith('COUNTER')
+                if headers == 2:
+                    self.assertIn('PER SECOND', line)
+                    break
+            watch.kill()
+
+    def test_capture(self):
+        file = pathlib.Path(self.runtime, 'a b.pcapng')
+        started = subprocess.run([VERBENA, 'capture', 'start', file.name], cwd=self.runtime,
+                                 env=self.environment, capture_output=True, text=True, check=False)
+        self.assertEqual(started.returncode, 0, started.stderr)
+        self.assertIn(str(file), started.stdout)
+        self.assertIn(f'in {file}', self.good('status').stdout)
+        self.refused('capture', 'start', str(file), says='already')
+        self.assertIn(str(file), self.good('capture', 'stop').stdout)
+        self.assertEqual(file.read_bytes()[:4], b'\x0a\x0d\x0d\x0a')
+        self.refused('capture', 'stop', says='no capture')
+        self.refused('capture', 'start', '/nonexistent/x', says='mkdir -p')
+
+    def test_env_is_read_by_a_shell(self):
+        text = self.good('env', '--device', 'verbena1').stdout
+        shell = subprocess.run(
+            ['sh', '-c', f'{text}\nprintf "%s\\n" "$LD_PRELOAD" "$IBV_DRIVERS" "$VERBENA_DIR" '
+             '"$VERBENA_DEVICE"; ls /sys/class/infiniband'],
+            env=self.environment, capture_output=True, text=True, check=False)
+        lines = shell.stdout.splitlines()
+        self.assertEqual(shell.stderr, '')
+        self.assertTrue(lines[0].endswith('/libverbena-preload.so'))
+        self.assertTrue(lines[1].endswith('/libverbena'))
+        self.assertEqual(lines[2:], [str(self.instance()), 'verbena1', 'verbena0', 'verbena1'])
+        settings = json.loads(self.good('env', '--json').stdout)
+        self.assertEqual(settings['VERBENA_DIR'], str(self.instance()))
+
+    def test_env_quotes_and_keeps_what_was_set(self):
+        library = '/nowhere/it\'s$HOME.so'
+        preload = json.loads(self.good('env', '--json').stdout)['LD_PRELOAD']
+        text = self.good('env', IBV_DRIVERS=library).stdout
+        wanted = [line for line in text.splitlines() if 'IBV_DRIVERS' in line][0]
+        name, value = shlex.split(wanted)[1].split('=', 1)
+        self.assertEqual(name, 'IBV_DRIVERS')
+        self.assertTrue(value.endswith(':' + library))
+        # Twice changes nothing.
+        again = json.loads(self.good('env', '--json', LD_PRELOAD=preload).stdout)
+        self.assertEqual(again['LD_PRELOAD'], preload)
+
+    def test_unknown_device(self):
+        self.refused('run', '--device', 'nope', '--', 'true', says='use one of: verbena0, verbena1')
+        self.refused('env', '--device', 'nope', says='use one of: verbena0, verbena1')
+
+    def test_programs_see_the_devices(self):
+        both = self.good('run', 'ibv_devices').stdout
+        self.assertIn('verbena0', both)
+        self.assertIn('verbena1', both)
+        one = self.good('run', '--device', 'verbena1', '--', 'ibv_devices').stdout
+        self.assertNotIn('verbena0', one)
+        self.assertIn('verbena1', one)
+
+    def test_doctor_finds_nothing_failed(self):
+        text = self.good('doctor').stdout
+        self.assertIn('running: yes', text)
+        checks = json.loads(self.good('doctor', '--json').stdout)['checks']
+        self.assertGreater(len(checks), 15)
+        self.assertLessEqual({check['level'] for check in checks}, {'ok', 'warn'})
+
+
+class RunTest(CliCase):
+    def test_starts_the_daemon_and_says_so(self):
+        result = self.good('run', '--', 'echo', 'x', '--name')
+        self.assertEqual(result.stdout, 'x --name\n')
+        self.assertIn('started verbenad', result.stderr)
+        again = self.good('run', 'echo', 'y')
+        self.assertEqual((again.stdout, again.stderr), ('y\n', ''))
+
+    def test_exit_statuses_are_the_program_s(self):
+        self.good('up')
+        self.assertEqual(self.verbena('run', '--', 'sh', '-c', 'exit 7').returncode, 7)
+        self.assertEqual(self.verbena('run', '--', 'sh', '-c', 'kill -TERM $$').returncode,
+                         -signal.SIGTERM)
+        self.refused('run', '--', 'no-such-program', says='not found', status=127)
+        self.refused('run', '--', '/etc/passwd', says='cannot be executed', status=126)
+        self.refused('run', '--', '/tmp', says='cannot be executed', status=126)
+
+    def test_missing_program_starts_no_daemon(self):
+        self.refused('run', '--', 'no-such-program', says='not found', status=127)
+        self.assertEqual(self.verbena('status').returncode, 1)
+
+    def test_daemon_is_no_child_of_the_program(self):
+        result = self.good('run', '--', 'sh', '-c', 'cat /proc/$$/task/$$/children; exec true')
+        self.assertNotIn(str(self.daemon_pid()), result.stdout.split())
+
+    def test_program_without_a_dynamic_loader_is_noted(self):
+        # An ELF file of a header alone has no interpreter segment, as a static program.
+        file = pathlib.Path(self.runtime, 'static')
+        head = bytearray(64)
+        head[:7] = b'\x7fELF\x02\x01\x01'
+        head[16:20] = (2).to_bytes(2, 'little') + (62).to_bytes(2, 'little')
+        head[54:56] = (56).to_bytes(2, 'little')
+        file.write_bytes(bytes(head))
+        file.chmod(0o755)
+        self.assertIn('statically linked', self.verbena('run', '--', str(file)).stderr)
+
+    @unittest.skipIf(os.geteuid() == 0, 'root gains nothing from programs of root')
+    def test_setuid_program_is_refused(self):
+        self.refused('run', '--', 'su', '--version', says='gains rights', status=126)
+
+    @unittest.skipIf(os.geteuid() != 0, 'takes root to become another user')
+    def test_ordinary_user_without_home_or_runtime_directory(self):
+        script = ' && '.join((
+            f'{VERBENA} up --name {os.getpid()}', f'{VERBENA} run --name {os.getpid()} ibv_devices',
+            f'{VERBENA} down --name {os.getpid()}'))
+        result = subprocess.run(
+            ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups', 'sh', '-c', script],
+            env={'PATH': os.environ['PATH'], 'HOME': '/proc'}, cwd='/', capture_output=True,
+            text=True, timeout=LIMIT_S, check=False)
+        if 'Permission denied' in result.stderr and not world_can_reach(VERBENA):
+            self.skipTest('the build directory is closed to other users')
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        self.assertIn('verbena1', result.stdout)
+        setuid = subprocess.run(
+            ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups', VERBENA, 'run', 'su'],
+            env={'PATH': os.environ['PATH']}, capture_output=True, text=True, check=False)
+        self.assertEqual(setuid.returncode, 126)
+        self.assertIn('gains rights', setuid.stderr)
+
+
+def world_can_reach(path):
+    return all(parent.stat().st_mode & 0o001 for parent in pathlib.Path(path).resolve().parents)
+
+
+if __name__ == '__main__':
+    unittest.main()
