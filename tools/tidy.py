@@ -3,8 +3,8 @@
 
     tools/tidy.py BUILD_DIRECTORY
 
-A file that passed is remembered in BUILD_DIRECTORY/tidy.json by a hash of its text, its command line,
-the configuration and every header of ours; it is checked again when any of these changes.
+A file that passed is remembered in BUILD_DIRECTORY/tidy.json by a hash of its text, its command
+line, the configuration and the headers of its layer; it is checked again when one of them changes.
 """
 import concurrent.futures
 import hashlib
