@@ -18,7 +18,8 @@ namespace verbena::provider {
 
 namespace {
 
-constexpr uint32_t kKernelAbi = 6;                // class/infiniband_verbs/*/abi_version
+// class/infiniband_verbs/uverbsN/abi_version, which the daemon writes.
+constexpr uint32_t kDriverAbi = abi::kAbiVersion;
 constexpr uint32_t kDriverUnknown = 0;            // RDMA_DRIVER_UNKNOWN
 constexpr uint64_t kPageSizes = 0xFFFFF000;       // every power of two from 4 KiB
 constexpr uint8_t kLocalCaAckDelay = 15;          // 4.096 us * 2^15: a software device may be late
@@ -264,8 +265,8 @@ const rdma::MatchEntry kNoMatches[] = {{nullptr, {nullptr}, 0, 0, rdma::kMatchSe
 
 const rdma::DeviceOps kDeviceOps = {
     .name = "verbena",
-    .match_min_abi_version = kKernelAbi,
-    .match_max_abi_version = kKernelAbi,
+    .match_min_abi_version = kDriverAbi,
+    .match_max_abi_version = kDriverAbi,
     .match_table = kNoMatches,
     .static_providers = nullptr,
     .match_device = match_device,
