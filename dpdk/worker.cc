@@ -55,6 +55,7 @@ void Worker::run() {
   while (!stop_) {
     if (commands_.pending()) [[unlikely]] {
       commands_.run_pending();
+      if (stop_) break;  // idle() below would sleep first
     }
     const Timestamp now = clock_.now();
     if (round(now) != 0) {

@@ -117,7 +117,10 @@ void check_run_dir(const RunDir& dir) {
 }
 
 void create_run_dir(const RunDir& dir) {
-  if (!dir.base.empty()) make_directory(dir.base);
+  if (!dir.base.empty()) {
+    make_directory(dir.base);
+    check_directory(dir.base);  // before anything is made inside it
+  }
   make_directory(dir.path);
   check_run_dir(dir);
 }
