@@ -176,7 +176,7 @@ json Admin::capture_start(const std::string& path) {
                                             daemon_.devices[1].identity.name};
   capture_ = std::make_unique<Capture>(path, std::move(file), names, offset);
   capture_to(capture_.get());
-  spdlog::info("capture into {} has begun", path);
+  log::info("capture into {} has begun", path);
   return {{"file", path}};
 }
 
@@ -187,7 +187,7 @@ json Admin::capture_stop() {
   capture_to(nullptr);
   const auto totals = capture_->finish();
   json answer = totals_json(*capture_, totals);
-  spdlog::info("capture into {} has ended: {} packets, {} dropped", capture_->path(),
+  log::info("capture into {} has ended: {} packets, {} dropped", capture_->path(),
                totals.written, totals.dropped);
   capture_.reset();
   return answer;

@@ -41,7 +41,7 @@ Client::~Client() {
     device.detach_client(id());
     daemon_.worker.events(device_index()).remove_client(id());
   });
-  spdlog::info("process {} has left {}", peer_.pid, daemon_.devices[device_index()].identity.name);
+  log::info("process {} has left {}", peer_.pid, daemon_.devices[device_index()].identity.name);
 }
 
 std::span<const Client::Operation> Client::operations() {
@@ -77,7 +77,7 @@ bool Client::serve() {
       case ReceiveResult::kClosed:
         return false;
       case ReceiveResult::kBroken:
-        spdlog::warn("process {}: dropped, its message is too large or has too many descriptors",
+        log::warn("process {}: dropped, its message is too large or has too many descriptors",
                      peer_.pid);
         return false;
       case ReceiveResult::kMessage:
@@ -133,7 +133,7 @@ bool Client::reply(abi::Op op, const Answer& answer) {
   if (send_message(socket_.value(), {bytes.data(), sizeof head + head.body_bytes}, fds)) {
     return true;
   }
-  spdlog::warn("process {}: dropped, it does not take its replies", peer_.pid);
+  log::warn("process {}: dropped, it does not take its replies", peer_.pid);
   return false;
 }
 
@@ -227,7 +227,7 @@ void Client::open_device(const ReceivedMessage& message, Answer& answer) {
                                   static_cast<uint32_t>(getpid()), 0});
   answer.fds = {daemon_.worker_page.fd(), doorbells_.fd(), answer.given[0].value(),
                 answer.given[1].value()};
-  spdlog::info("process {} has opened {}", peer_.pid, slot.identity.name);
+  log::info("process {} has opened {}", peer_.pid, slot.identity.name);
 }
 
 void Client::query_port(const ReceivedMessage&, Answer& answer) {

@@ -104,7 +104,7 @@ void ControlServer::handle(uint64_t tag, uint32_t events) {
       accept_all();
       return;
     case Source::kSignals:
-      spdlog::info("ending on a signal");
+      log::info("ending on a signal");
       stop_ = true;
       return;
     case Source::kTimer:
@@ -146,7 +146,7 @@ void ControlServer::accept_all() {
 void ControlServer::refuse_one() {
   spare_.reset();
   const UniqueFd refused(accept4(listener_.value(), nullptr, nullptr, SOCK_CLOEXEC));
-  spdlog::warn("a connection was refused: no descriptors are left (ulimit -n)");
+  log::warn("a connection was refused: no descriptors are left (ulimit -n)");
 }
 
 void ControlServer::adopt(UniqueFd socket) {
@@ -155,11 +155,11 @@ void ControlServer::adopt(UniqueFd socket) {
   socklen_t size = sizeof peer;
   if (getsockopt(socket.value(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
       peer.uid != geteuid()) {
-    spdlog::warn("process {} of user {} was refused", peer.pid, peer.uid);
+    log::warn("process {} of user {} was refused", peer.pid, peer.uid);
     return;
   }
   if (clients_.size() >= kMaxClients) {
-    spdlog::warn("process {} was refused: there are {} connections", peer.pid, clients_.size());
+    log::warn("process {} was refused: there are {} connections", peer.pid, clients_.size());
     return;
   }
   UniqueFd pidfd = peer_pidfd(socket.value(), peer.pid);

@@ -1,6 +1,7 @@
 #include "dpdk/log.h"
 
 #include <spdlog/sinks/rotating_file_sink.h>
+#include <spdlog/spdlog.h>
 
 namespace verbena {
 
@@ -13,4 +14,18 @@ void open_log(const std::string& path, const std::string& level) {
   spdlog::set_default_logger(std::move(logger));
 }
 
+namespace log {
+
+void write(Level level, std::string_view text) {
+  switch (level) {
+    case Level::kInfo:
+      return spdlog::info("{}", text);
+    case Level::kWarn:
+      return spdlog::warn("{}", text);
+    case Level::kError:
+      return spdlog::error("{}", text);
+  }
+}
+
+}  // namespace log
 }  // namespace verbena

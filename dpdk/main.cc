@@ -116,7 +116,7 @@ void serve(const Options& options, InstanceDir& dir, Parent& parent) {
   Daemon daemon{options, devices, worker, *page};
   ControlServer control(daemon, dir, sysfs);
   std::thread control_thread([&] { control.run(); });
-  spdlog::info("serving {} ({}) and {} ({}) in {}", identity[0].name, identity[0].ip_text(),
+  log::info("serving {} ({}) and {} ({}) in {}", identity[0].name, identity[0].ip_text(),
                identity[1].name, identity[1].ip_text(), options.dir);
   parent.serving();
   tell_ready(options);
@@ -132,12 +132,12 @@ int run(const Options& options) {
     dir.write_pid();
     if (options.ready_fd >= 0) fcntl(options.ready_fd, F_SETFD, FD_CLOEXEC);
     open_log(options.dir + "/verbenad.log", options.log_level);
-    spdlog::info("verbenad " VERBENA_VERSION " starts as process {}", getpid());
+    log::info("verbenad " VERBENA_VERSION " starts as process {}", getpid());
     serve(options, dir, parent);
-    spdlog::info("verbenad has ended");
+    log::info("verbenad has ended");
     return 0;
   } catch (const std::exception& error) {
-    spdlog::error("{}", error.what());
+    log::error("{}", error.what());
     fmt::print(stderr, "verbenad: {}\n", error.what());
     return 1;
   }
