@@ -243,6 +243,9 @@ void on_timer(Engine& engine, Qp& qp) {
   if (engine.now < req.ack_deadline) return engine.arm_timer(qp);
   req.ack_deadline = kNever;
   if (req.una == req.sent || qp.sq.empty()) return;
+  // What the last retry is to send has not left yet (the sink is full, or client memory is not
+  // ready): the peer cannot have answered it.
+  if (req.resend_due) return restart_ack_timer(engine, qp);
   ++engine.stats.local_ack_timeout_err;
   retry(engine, qp, req.una, abi::VendorErr::kTimeoutExhausted);
 }

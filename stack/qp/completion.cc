@@ -110,6 +110,8 @@ void enter_error(Engine& engine, Qp& qp) {
   if (qp.state == QpState::kErr) return;
   qp.state = QpState::kErr;
   stop_requester(engine, qp);
+  // The buffers belong to the client again once their work requests are completed.
+  engine.placement.discard(&qp);
   // The client looks at `flushing` after it has stored a new receive tail; we look at the tail
   // after having stored `flushing`. One of the two sees the other.
   qp.header().flushing.store(1, std::memory_order_relaxed);

@@ -30,6 +30,7 @@ struct ReadResource {
   uint32_t msn = 0;           // to be sent in its responses
   uint32_t start_packet = 0;  // the response to be sent as First (0, or where a replay starts)
   uint32_t next_packet = 0;   // responses before it are sent
+  bool answered = false;      // in full, once at least
 
   bool active() const { return next_packet < packets; }
 };
@@ -56,6 +57,7 @@ struct RequesterState {
   uint32_t failed_index = 0;
   abi::WcStatus failed_status = abi::WcStatus::kSuccess;
   abi::VendorErr failed_vendor = abi::VendorErr::kNone;
+  bool resend_due = false;      // gone back, and nothing sent again yet
   bool drain_reported = false;  // SQD: the event was sent
 
   uint32_t oldest_read() const { return reads[read_first]; }

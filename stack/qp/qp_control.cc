@@ -1,5 +1,7 @@
 #include "stack/qp/qp_control.h"
 
+#include <algorithm>
+
 #include "stack/qp/completion.h"
 #include "stack/qp/qp_state.h"
 #include "stack/qp/requester.h"
@@ -14,6 +16,7 @@ constexpr uint8_t kHopLimit = 64;
 
 bool values_valid(const Engine& engine, const abi::QpAttr& attr, uint32_t mask) {
   const DeviceConfig& config = engine.config;
+  const uint32_t most_rd_atomic = std::min(config.max_rd_atomic, kMaxRdAtomic);
   const auto given = [mask](uint32_t bit) { return (mask & bit) != 0; };
   if (given(kAttrPort) && attr.port_num != 1) return false;
   if (given(kAttrPkeyIndex) && attr.pkey_index != 0) return false;
@@ -25,8 +28,8 @@ bool values_valid(const Engine& engine, const abi::QpAttr& attr, uint32_t mask) 
   if (given(kAttrDestQpn) && (attr.dest_qp_num == 0 || attr.dest_qp_num >= kMulticastQpn)) {
     return false;
   }
-  if (given(kAttrMaxQpRdAtomic) && attr.max_rd_atomic > config.max_rd_atomic) return false;
-  if (given(kAttrMaxDestRdAtomic) && attr.max_dest_rd_atomic > config.max_rd_atomic) return false;
+  if (given(kAttrMaxQpRdAtomic) && attr.max_rd_atomic > most_rd_atomic) return false;
+  if (given(kAttrMaxDestRdAtomic) && attr.max_dest_rd_atomic > most_rd_atomic) return false;
   if (given(kAttrTimeout) && attr.timeout > 31) return false;
   if (given(kAttrRetryCnt) && attr.retry_cnt > 7) return false;
   if (given(kAttrRnrRetry) && attr.rnr_retry > 7) return false;
@@ -182,7 +185,10 @@ Status modify(Engine& engine, Qp& qp, const abi::QpAttr& attr, uint32_t mask) {
     qp.req.rnr_retries_left = qp.attr.rnr_retry;
   }
   if (mask & kAttrMaxDestRdAtomic) {
-    qp.resp.read_head = qp.resp.read_valid = 0;
+    qp.resp.read_valid = std::min(qp.resp.read_valid, attr.max_dest_rd_atomic);
+  }
+  if (to == QpState::kSqd && qp.state != QpState::kSqd && !(mask & kAttrEnSqdAsyncNotify)) {
+    qp.attr.en_sqd_async_notify = 0;
   }
   enter(engine, qp, to);
   report_if_drained(engine, qp);

@@ -14,8 +14,7 @@ uint32_t capacity(const Qp& qp) {
 
 // The i-th oldest READ remembered.
 uint32_t slot(const Qp& qp, uint32_t i) {
-  const uint32_t cap = capacity(qp);
-  return (qp.resp.read_head + cap - qp.resp.read_valid + i) % cap;
+  return (qp.resp.read_head + kMaxRdAtomic - qp.resp.read_valid + i) % kMaxRdAtomic;
 }
 
 const ReadResource* oldest_active(const Qp& qp) {
@@ -83,6 +82,7 @@ Turn send_some(Engine& engine, Qp& qp, ReadResource& read, uint32_t budget, uint
   }
   frames.commit(*engine.sink, engine.stats);
   read.next_packet += count;
+  read.answered = read.answered || !read.active();
   sent += count;
   return count < wanted ? Turn::kSinkFull : Turn::kMore;
 }
@@ -92,7 +92,9 @@ Turn send_some(Engine& engine, Qp& qp, ReadResource& read, uint32_t budget, uint
 bool has_room(const Qp& qp) {
   const uint32_t cap = capacity(qp);
   if (cap == 0) return false;
-  return qp.resp.read_valid < cap || !qp.resp.reads[slot(qp, 0)].active();
+  if (qp.resp.read_valid < cap) return true;
+  // One that is only being answered again gives way: a peer that keeps to the limit has its data.
+  return qp.resp.reads[slot(qp, qp.resp.read_valid - cap)].answered;
 }
 
 void accept(Qp& qp, const wire::ParsedPacket& packet) {
@@ -106,7 +108,7 @@ void accept(Qp& qp, const wire::ParsedPacket& packet) {
   read.rkey = packet.rkey;
   read.msn = resp.msn;
   resp.reads[resp.read_head] = read;
-  resp.read_head = (resp.read_head + 1) % capacity(qp);
+  resp.read_head = (resp.read_head + 1) % kMaxRdAtomic;
   resp.read_valid = std::min(resp.read_valid + 1, capacity(qp));
   resp.at.epsn += read.packets;
 }

@@ -60,8 +60,7 @@ bool may_start(const Qp& qp, const SendWr& wr) {
   }
   if (!wr.is_read() || wr.issued) return true;
   if (req.read_count >= qp.attr.max_rd_atomic) return false;
-  const auto ahead = static_cast<uint32_t>(wr.first_psn - req.una);
-  return wr.packets <= kMaxOutstandingPsns - ahead;
+  return wr.packets <= kMaxOutstandingPsns - static_cast<uint32_t>(wr.first_psn - req.una);
 }
 
 void note_sent(Engine& engine, Qp& qp, Psn first, uint32_t packets, uint32_t psns) {
@@ -71,6 +70,7 @@ void note_sent(Engine& engine, Qp& qp, Psn first, uint32_t packets, uint32_t psn
   } else {
     engine.stats.retransmitted_pkts += packets;
   }
+  qp.req.resend_due = false;
   if (qp.req.ack_deadline == kNever && qp.attr.timeout != 0) {
     qp.req.ack_deadline = engine.now + ack_timeout(static_cast<uint8_t>(qp.attr.timeout));
     engine.arm_timer(qp);
@@ -93,7 +93,6 @@ Turn send_read(Engine& engine, Qp& qp, SendWr& wr, uint32_t& sent) {
   if (!engine.frames.open(*engine.sink, spec)) return Turn::kSinkFull;
   engine.frames.commit(*engine.sink, engine.stats);
   wr.restarted = wr.issued;
-  wr.recovering = false;
   if (!wr.issued) {
     wr.issued = true;
     qp.req.push_read(qp.req.cursor);
@@ -151,9 +150,11 @@ Turn send_packets(Engine& engine, Qp& qp, SendWr& wr, uint32_t budget, uint32_t&
   const Psn first = wr.first_psn + start;
   const uint32_t window = engine.config.window_packets;
   const uint32_t flying = in_flight(qp, first);
-  if (flying >= window) return Turn::kIdle;
+  // READs before this one may take nearly all of the PSNs that may be outstanding.
+  const uint32_t psns = kMaxOutstandingPsns - static_cast<uint32_t>(first - qp.req.una);
+  if (flying >= window || psns == 0) return Turn::kIdle;
   const uint32_t wanted =
-      std::min({wr.packets - start, budget - sent, window - flying, FrameBatch::kMaxFrames});
+      std::min({wr.packets - start, budget - sent, window - flying, psns, FrameBatch::kMaxFrames});
   for (uint32_t i = 0; i < wanted; ++i) {
     wire::PacketSpec spec = request_packet(engine, qp, wr, start + i);
     // Nothing more may be sent behind the last packet of the window: ask for the ACK that opens it.
@@ -208,6 +209,7 @@ void go_back(Engine& engine, Qp& qp, Psn psn) {
   }
   qp.req.cursor = index;
   qp.req.cursor_packet = 0;
+  qp.req.resend_due = true;
   if (index != qp.sq.fetched) {
     const SendWr& wr = qp.sq.at(index);
     if (!wr.is_read() && psn.after(wr.first_psn)) {

@@ -198,6 +198,7 @@ Step finish_reads_before(Engine& engine, Qp& qp) {
   uint32_t sent = 0;
   if (!read_replies::pending(qp)) return Step::kContinue;
   (void)read_replies::send(engine, qp, UINT32_MAX, sent);
+  if (qp.state == QpState::kErr) return Step::kDone;  // the memory to be read is gone
   if (!read_replies::pending(qp)) return Step::kContinue;
   // The sink is full. Forget the packet, and ask for it again when the READ is answered.
   qp.resp.blocked = true;
@@ -322,6 +323,10 @@ Turn send_ack(Engine& engine, Qp& qp, uint32_t& sent) {
 }
 
 Turn send_nak(Engine& engine, Qp& qp, uint32_t& sent) {
+  // The packet missed when the gap was seen may have come since.
+  if (qp.resp.nak_syndrome == nak_syndrome(NakCode::kPsnSequence)) {
+    qp.resp.nak_psn = qp.resp.at.epsn;
+  }
   if (!send_answer(engine, qp, qp.resp.nak_psn, qp.resp.nak_syndrome)) return Turn::kSinkFull;
   qp.resp.nak_pending = false;
   if (syndrome_kind(qp.resp.nak_syndrome) == SyndromeKind::kNak) ++engine.stats.naks_sent;
@@ -336,6 +341,8 @@ void on_request(Engine& engine, Qp& qp, const ParsedPacket& packet) {
   note_established(engine, qp);
   if (check_psn(engine, qp, packet) == Step::kDone) return;
   qp.resp.gap_naked = false;
+  // An RNR NAK that has not left yet is about this packet, which has come again.
+  if (syndrome_kind(qp.resp.nak_syndrome) == SyndromeKind::kRnrNak) qp.resp.nak_pending = false;
   if (check_op_sequence(engine, qp, packet) == Step::kDone) return;
   if (check_op_valid(engine, qp, packet) == Step::kDone) return;
   if (check_length(engine, qp, packet) == Step::kDone) return;
