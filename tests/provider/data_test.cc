@@ -323,7 +323,7 @@ TEST_F(PollTest, EntriesOfADestroyedQueuePairAreDiscarded) {
   const uint32_t gone_qpn = gone->qp_num;
   ring->push(gone_qpn, 0, abi::kCqeSend);
   ring->push(stays->qp_num, 0, abi::kCqeSend);
-  ASSERT_EQ(ibv_destroy_qp(gone), 0);
+  ASSERT_EQ(destroy(gone), 0);
   EXPECT_EQ(ring->entry(0).kind, abi::kCqeDead);
   EXPECT_EQ(poll(cq_, 1).at(0).wr_id, 2U);
   EXPECT_EQ(ring->header().consumer.load(), 2U) << "the discarded slot is free again";
@@ -343,7 +343,7 @@ TEST_F(PollTest, ANumberIsReusedWithoutConfusion) {
     ring->push(qp->qp_num, 0, abi::kCqeSend);
     ASSERT_EQ(poll(cq_, 1).at(0).wr_id, round);
     ring->push(qp->qp_num, 1, abi::kCqeSend);  // never polled
-    ASSERT_EQ(ibv_destroy_qp(qp), 0);
+    ASSERT_EQ(destroy(qp), 0);
   }
 }
 
@@ -394,7 +394,7 @@ TEST_F(PollTest, ExtendedPollingReadsTheSameEntries) {
       static_cast<uint64_t>(IBV_WC_STANDARD_FLAGS) | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
   ibv_cq_ex* ex = ibv_create_cq_ex(context_, &attr);
   ASSERT_NE(ex, nullptr);
-  cq_ = ibv_cq_ex_to_cq(ex);
+  cq_ = keep(ibv_cq_ex_to_cq(ex));
   ibv_qp* qp = make_qp();
   to_rts(qp);
   post_send(qp, 70);

@@ -53,13 +53,13 @@ TEST_F(DaemonDeathTest, EverythingOutstandingIsFlushedInOrder) {
 
 TEST_F(DaemonDeathTest, EachQueueFlushesWhereItCompletes) {
   ibv_cq* sends = make_cq();
-  ibv_cq* recvs = ibv_create_cq(context_, 16, nullptr, nullptr, 0);
+  ibv_cq* recvs = make_cq();
   ibv_qp_init_attr attr{};
   attr.send_cq = sends;
   attr.recv_cq = recvs;
   attr.cap = {4, 4, 1, 1, 0};
   attr.qp_type = IBV_QPT_RC;
-  ibv_qp* qp = ibv_create_qp(pd_, &attr);
+  ibv_qp* qp = keep(ibv_create_qp(pd_, &attr));
   ASSERT_NE(qp, nullptr);
   to_rts(qp);
   post_send(qp, 1);
@@ -88,11 +88,11 @@ TEST_F(DaemonDeathTest, ControlVerbsFailButCleaningUpWorks) {
   ibv_async_event event;
   EXPECT_EQ(ibv_get_async_event(context_, &event), -1);
   EXPECT_EQ(ibv_dereg_mr(mr), 0);
-  EXPECT_EQ(ibv_destroy_cq(cq_), EBUSY);
-  EXPECT_EQ(ibv_destroy_qp(qp), 0);
-  EXPECT_EQ(ibv_destroy_cq(cq_), 0);
-  EXPECT_EQ(ibv_destroy_comp_channel(channel), 0);
-  EXPECT_EQ(ibv_dealloc_pd(pd_), 0);
+  EXPECT_EQ(destroy(cq_), EBUSY);
+  EXPECT_EQ(destroy(qp), 0);
+  EXPECT_EQ(destroy(cq_), 0);
+  EXPECT_EQ(destroy(channel), 0);
+  EXPECT_EQ(destroy(pd_), 0);
 }
 
 TEST_F(EventTest, DestroyingACqWaitsForItsAcknowledgements) {
@@ -121,10 +121,10 @@ TEST_F(EventTest, DestroyingACqWaitsForItsAcknowledgements) {
     acknowledged = 2;
     ibv_ack_async_event(&event);
   });
-  EXPECT_EQ(ibv_destroy_cq(cq), 0);
+  EXPECT_EQ(destroy(cq), 0);
   EXPECT_EQ(acknowledged, 2);
   acknowledger.join();
-  EXPECT_EQ(ibv_destroy_comp_channel(channel), 0);
+  EXPECT_EQ(destroy(channel), 0);
 }
 
 TEST_F(EventTest, DestroyingAQpWaitsForItsAcknowledgements) {
@@ -144,7 +144,7 @@ TEST_F(EventTest, DestroyingAQpWaitsForItsAcknowledgements) {
     acknowledged = true;
     ibv_ack_async_event(&event);
   });
-  EXPECT_EQ(ibv_destroy_qp(qp), 0);
+  EXPECT_EQ(destroy(qp), 0);
   EXPECT_TRUE(acknowledged);
   acknowledger.join();
 }
@@ -204,7 +204,7 @@ TEST_F(ThreadTest, PollingGoesOnWhileQueuePairsComeAndGo) {
     ring->push(passing->qp_num, 0, abi::kCqeSend);
     while (post_send(busy, posted) != 0) std::this_thread::yield();
     ring->push(busy->qp_num, posted++, abi::kCqeSend);
-    ASSERT_EQ(ibv_destroy_qp(passing), 0);
+    ASSERT_EQ(destroy(passing), 0);
   }
   const auto deadline = steady_clock::now() + std::chrono::seconds(5);
   while (polled < posted && steady_clock::now() < deadline) std::this_thread::yield();

@@ -217,7 +217,7 @@ TEST_F(MrTest, ReregistrationSendsWhatChangesAndWhatStays) {
   EXPECT_EQ(sent().mr.access, static_cast<uint32_t>(IBV_ACCESS_REMOTE_READ));
   EXPECT_EQ(sent().mr.length, 32U);
 
-  ibv_pd* other = ibv_alloc_pd(context_);
+  ibv_pd* other = keep(ibv_alloc_pd(context_));
   ASSERT_EQ(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_PD, other, nullptr, 0, 0), 0);
   EXPECT_EQ(sent().mr.pd, other->handle);
   EXPECT_EQ(mr->pd, other);
@@ -254,30 +254,30 @@ TEST_F(CqControlTest, ChannelIsFoundByItsDescriptor) {
   ibv_cq* other = make_cq(4, first);
   EXPECT_EQ(fake(other)->request.channel, second_handle - 1) << "handles count up";
   EXPECT_EQ(fake(cq)->request.user_handle, reinterpret_cast<uint64_t>(cq));
-  EXPECT_EQ(ibv_destroy_cq(cq), 0);
+  EXPECT_EQ(destroy(cq), 0);
   {
     const auto lock = daemon_.state();
     EXPECT_EQ(daemon_.last_fd_count, 2U) << "async and channel";
   }
-  EXPECT_EQ(ibv_destroy_cq(other), 0);
+  EXPECT_EQ(destroy(other), 0);
 
   // The number of a closed channel is reused for the next.
   const int number = second->fd;
-  EXPECT_EQ(ibv_destroy_comp_channel(second), 0);
+  EXPECT_EQ(destroy(second), 0);
   ibv_comp_channel* third = make_channel();
   ASSERT_EQ(third->fd, number);
   cq = make_cq(4, third);
   EXPECT_GT(fake(cq)->request.channel, second_handle);
-  EXPECT_EQ(ibv_destroy_cq(cq), 0);
-  EXPECT_EQ(ibv_destroy_comp_channel(first), 0);
-  EXPECT_EQ(ibv_destroy_comp_channel(third), 0);
+  EXPECT_EQ(destroy(cq), 0);
+  EXPECT_EQ(destroy(first), 0);
+  EXPECT_EQ(destroy(third), 0);
 }
 
 TEST_F(CqControlTest, QueueInUseIsBusy) {
   ibv_qp* qp = make_qp();
-  EXPECT_EQ(ibv_destroy_cq(cq_), EBUSY);
-  EXPECT_EQ(ibv_destroy_qp(qp), 0);
-  EXPECT_EQ(ibv_destroy_cq(cq_), 0);
+  EXPECT_EQ(destroy(cq_), EBUSY);
+  EXPECT_EQ(destroy(qp), 0);
+  EXPECT_EQ(destroy(cq_), 0);
 }
 
 TEST_F(QpControlTest, CreationCarriesTheLimitsBothWays) {
@@ -363,8 +363,8 @@ TEST_F(ForkTest, ChildGetsErrorsAndTheParentGoesOn) {
   const pid_t child = fork();
   if (child == 0) {
     const bool refused = ibv_alloc_pd(context_) == nullptr && errno == EIO;
-    const bool cleans_up = ibv_destroy_qp(qp) == 0 && ibv_destroy_cq(cq_) == 0 &&
-                           ibv_dealloc_pd(pd_) == 0 && ibv_close_device(context_) == 0;
+    const bool cleans_up = destroy(qp) == 0 && destroy(cq_) == 0 && destroy(pd_) == 0 &&
+                           ibv_close_device(context_) == 0;
     _exit(refused && cleans_up ? 0 : 1);
   }
   int status;
@@ -376,7 +376,7 @@ TEST_F(ForkTest, ChildGetsErrorsAndTheParentGoesOn) {
   }
   to_rts(qp);
   EXPECT_EQ(post_send(qp, 5), 0);
-  EXPECT_EQ(ibv_destroy_qp(qp), 0);
+  EXPECT_EQ(destroy(qp), 0);
 }
 
 }  // namespace

@@ -49,6 +49,15 @@ void ProviderTest::SetUp() {
 }
 
 void ProviderTest::TearDown() {
+  {
+    const auto lock = daemon_.state();
+    daemon_.errors.clear();
+    daemon_.delivered = {};
+  }
+  destroy_all<ibv_qp>();
+  destroy_all<ibv_cq>();
+  destroy_all<ibv_comp_channel>();
+  destroy_all<ibv_pd>();
   close();
   device_ops().uninit_device(device_);
 }
@@ -63,15 +72,28 @@ void ProviderTest::close() {
   context_ = nullptr;
 }
 
+int ProviderTest::destroy(ibv_qp* qp) {
+  return forget(qp, ibv_destroy_qp(qp));
+}
+int ProviderTest::destroy(ibv_cq* cq) {
+  return forget(cq, ibv_destroy_cq(cq));
+}
+int ProviderTest::destroy(ibv_comp_channel* channel) {
+  return forget(channel, ibv_destroy_comp_channel(channel));
+}
+int ProviderTest::destroy(ibv_pd* pd) {
+  return forget(pd, ibv_dealloc_pd(pd));
+}
+
 ibv_pd* ProviderTest::make_pd() {
   if (context_ == nullptr && open() == nullptr) ADD_FAILURE() << strerror(errno);
-  if (pd_ == nullptr) pd_ = ibv_alloc_pd(context_);
+  if (pd_ == nullptr) pd_ = keep(ibv_alloc_pd(context_));
   return pd_;
 }
 
 ibv_cq* ProviderTest::make_cq(int cqe, ibv_comp_channel* channel) {
   make_pd();
-  ibv_cq* cq = ibv_create_cq(context_, cqe, this, channel, 0);
+  ibv_cq* cq = keep(ibv_create_cq(context_, cqe, this, channel, 0));
   if (cq_ == nullptr) cq_ = cq;
   return cq;
 }
@@ -83,7 +105,7 @@ ibv_comp_channel* ProviderTest::make_channel() {
   auto* channel = static_cast<ibv_comp_channel*>(std::calloc(1, sizeof(ibv_comp_channel)));
   channel->context = context_;
   channel->fd = fd;
-  return channel;
+  return keep(channel);
 }
 
 ibv_qp* ProviderTest::make_qp(const Caps& caps, uint64_t send_ops) {
@@ -97,7 +119,7 @@ ibv_qp* ProviderTest::make_qp(const Caps& caps, uint64_t send_ops) {
   attr.comp_mask = IBV_QP_INIT_ATTR_PD;
   if (send_ops != 0) attr.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
   attr.send_ops_flags = send_ops;
-  return ibv_create_qp_ex(context_, &attr);
+  return keep(ibv_create_qp_ex(context_, &attr));
 }
 
 int ProviderTest::modify_state(ibv_qp* qp, ibv_qp_state state) {

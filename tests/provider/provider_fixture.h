@@ -8,6 +8,9 @@
 #include <gtest/gtest.h>
 #include <infiniband/verbs.h>
 
+#include <tuple>
+#include <vector>
+
 #include "provider/rdma_core_abi.h"
 #include "tests/provider/fake_daemon.h"
 
@@ -36,6 +39,16 @@ class ProviderTest : public testing::Test {
   };
   ibv_qp* make_qp(const Caps& caps, uint64_t send_ops = 0);
   ibv_qp* make_qp() { return make_qp(Caps()); }
+  // TearDown() destroys what a test has made and not destroyed itself, in the right order.
+  template <typename Object>
+  Object* keep(Object* object) {
+    if (object != nullptr) objects<Object>().push_back(object);
+    return object;
+  }
+  int destroy(ibv_qp* qp);
+  int destroy(ibv_cq* cq);
+  int destroy(ibv_comp_channel* channel);
+  int destroy(ibv_pd* pd);
   // Through INIT and RTR to RTS: nothing but the states counts here.
   void to_rts(ibv_qp* qp);
   int modify_state(ibv_qp* qp, ibv_qp_state state);
@@ -48,6 +61,22 @@ class ProviderTest : public testing::Test {
   std::shared_ptr<FakeCq> fake(ibv_cq* cq);
   std::shared_ptr<FakeQp> fake(ibv_qp* qp);
 
+  template <typename Object>
+  std::vector<Object*>& objects() {
+    return std::get<std::vector<Object*>>(objects_);
+  }
+  template <typename Object>
+  int forget(Object* object, int error) {
+    if (error == 0) std::erase(objects<Object>(), object);
+    return error;
+  }
+  template <typename Object>
+  void destroy_all() {
+    while (!objects<Object>().empty()) {
+      ASSERT_EQ(destroy(objects<Object>().back()), 0);
+    }
+  }
+
   FakeDaemon daemon_;
   rdma::DeviceBase* device_ = nullptr;
   ibv_context* context_ = nullptr;
@@ -55,6 +84,9 @@ class ProviderTest : public testing::Test {
   ibv_cq* cq_ = nullptr;
   uint8_t buffer_[4096] = {};
   ibv_sge sge_{};
+  std::tuple<std::vector<ibv_qp*>, std::vector<ibv_cq*>, std::vector<ibv_comp_channel*>,
+             std::vector<ibv_pd*>>
+      objects_;
 };
 
 }  // namespace verbena::test
