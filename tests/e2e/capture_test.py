@@ -17,7 +17,8 @@ RUNS = (
     "ibv_rc_pingpong -g 0 -s 1 -n 100",
     "ib_write_bw -n 20 -s 65536",
     "ib_read_bw -n 20 -s 4097 -m 1024",
-    "ib_send_bw -a -n 5 -m 512",
+    "ib_send_bw -n 20 -s 3001 -m 512",
+    "ib_send_bw -n 20 -s 8",
     "ib_send_lat -n 50",
 )
 

@@ -19,7 +19,7 @@ import pyverbs.device as d
 for device in d.get_device_list():
     print(device.name.decode())
     with d.Context(name=device.name.decode()) as context:
-        print(context.query_device().fw_ver, context.query_gid(1, 0))
+        print(context.query_device().max_qp, context.query_gid(1, 0))
 """
 
 WALK = """

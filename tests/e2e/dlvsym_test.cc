@@ -1,6 +1,7 @@
 // A program that is not linked to libibverbs: it opens the library with dlopen and resolves the
-// functions by dlvsym with the version IBVERBS_1.1, as NCCL does. It makes a completion channel,
-// connects two queue pairs of one device and sends a message that an event announces.
+// functions by dlvsym with the version IBVERBS_1.1, as NCCL does, or IBVERBS_1.0 where the library
+// has no newer one (completion channels). It makes a completion channel, connects two queue pairs
+// of one device and sends a message that an event announces.
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <infiniband/verbs.h>
@@ -29,6 +30,7 @@ void* library() {
 template <typename Function>
 Function* resolve(const char* name, Function*) {
   void* found = dlvsym(library(), name, "IBVERBS_1.1");
+  if (found == nullptr) found = dlvsym(library(), name, "IBVERBS_1.0");
   if (found == nullptr) fail(name);
   return reinterpret_cast<Function*>(found);
 }

@@ -121,14 +121,14 @@ class Process:
             self.kill()
             return None
 
-    def wait_line(self, pattern, seconds):
-        """Waits for a line of output; returns the match."""
+    def wait_line(self, pattern, seconds, by_child=False):
+        """Waits for a line of output; returns the match. `by_child`: the program itself may end."""
         def found():
             return re.search(pattern, self.stdout(), re.MULTILINE)
         def ready():
             if found():
                 return True
-            if self.popen.poll() is not None and not found():
+            if not by_child and self.popen.poll() is not None and not found():
                 raise AssertionError(f"{self.describe()} ended before it printed '{pattern}'")
             return False
         wait_until(ready, seconds, f"'{pattern}' from {self.describe()}")

@@ -4,6 +4,7 @@ once; kill -9 of a client, of a client that has forked, and of the daemon."""
 
 import os
 import signal
+import statistics
 import sys
 import time
 
@@ -11,7 +12,8 @@ from e2e_support import Checks, Daemon, expect, program, wait_until
 
 PEERS = program("tests/e2e/verbs_peers")
 CLEANUP_SECONDS = 1.0   # within which the objects of a dead client must be gone
-FLUSH_SECONDS = 0.050   # within which a polling client must see flushed completions
+FLUSH_SECONDS = 0.050   # within which a polling client must see flushed completions: the median
+SLOWEST_SECONDS = 1.0   # of TRIES times; the slowest may have waited for a processor
 TRIES = 5               # of the killing of the daemon, each with all kinds of waiting clients
 
 
@@ -78,7 +80,7 @@ def check_killed_client(checks, daemon, victim_is_requester):
             print(f"       the victim's objects were gone after {took * 1000:.0f} ms")
             if not victim_is_requester:
                 # Nobody answers any more: the requester's retries run out.
-                broken.wait_line(r"^broken: transport retry counter exceeded", 30)
+                broken.wait_line(r"^broken: transport retry counter exceeded", 30, by_child=True)
                 wait_until(lambda: other not in client_pids(daemon), 10, "the requester's end")
             finish_pair(survivors)
         finally:
@@ -105,16 +107,20 @@ def check_orphan(checks, daemon):
 
 def check_killed_daemon(checks):
     """Clients that poll, that wait for a completion event and for an async event."""
+    times = []
     with Daemon(expect_crash=True) as daemon:
         for attempt in range(TRIES):
             with checks.check(f"kill -9 of the daemon, time {attempt + 1}"):
-                kill_daemon_once(daemon)
+                times.append(kill_daemon_once(daemon))
             with checks.check(f"up again after kill -9, time {attempt + 1}"):
                 daemon.up()
                 finish_pair(start_pair(daemon, 0, 20, 50_000))
+    with checks.check("a polling client sees flushed completions within 50 ms"):
+        expect(len(times) == TRIES and statistics.median(times) <= FLUSH_SECONDS, f"{times}")
 
 
 def kill_daemon_once(daemon):
+    """Returns after how many seconds the polling client had its flushed completions."""
     watchers = {what: daemon.start_on(PEERS, "watch", what)
                 for what in ("poll", "cq-event", "async-event")}
     pair = start_pair(daemon, 60, 1, 100_000)
@@ -129,7 +135,7 @@ def kill_daemon_once(daemon):
         took = (int(flushed[1]) - killed_at) / 1e9
         print(f"       flushed completions after {took * 1000:.1f} ms")
         expect(watchers["poll"].wait(10) == 0, watchers["poll"].describe())
-        expect(took <= FLUSH_SECONDS, f"flushed after {took * 1000:.1f} ms")
+        expect(took <= SLOWEST_SECONDS, f"flushed after {took * 1000:.1f} ms")
         for what in ("cq-event", "async-event"):
             returned = watchers[what].wait_line(r"^returned at=(\d+) result=(-?\d+)(.*)", 10)
             print(f"       {what}: {returned[0]}, "
@@ -139,6 +145,7 @@ def kill_daemon_once(daemon):
                    or "catastrophic" in returned[3], returned[0])
         # The pair that was transferring ends by itself too.
         expect(pair.wait(10) == 3 and "broken: " in pair.stdout(), pair.describe())
+        return took
     finally:
         pair.kill()
         for watcher in watchers.values():

@@ -16,6 +16,7 @@
 #include <cstring>
 #include <exception>
 #include <string>
+#include <thread>
 
 #include "tests/e2e/verbs_pair.h"
 
@@ -85,7 +86,7 @@ class Side {
   }
   // Waits for the message and checks it; was it the last?
   bool receive_message(uint64_t seed) {
-    const ibv_wc wc = finished(endpoint_.recv_cq());
+    const ibv_wc wc = wait_message();
     if (first_difference(in_.bytes(), seed) != in_.bytes().size()) fail("received bytes differ");
     const bool last = ntohl(wc.imm_data) == kLast;
     if (!last) post_receive();
@@ -103,10 +104,21 @@ class Side {
  private:
   void run(const SendRequest& request) {
     post_send(endpoint_, request);
-    finished(endpoint_.send_cq());
+    finished(wait_completion(endpoint_.send_cq()));
   }
-  static ibv_wc finished(ibv_cq* cq) {
-    const ibv_wc wc = wait_completion(cq);
+  // A receive alone never notices that the peer is dead, so empty WRITEs ask now and then.
+  ibv_wc wait_message() {
+    for (;;) {
+      const auto end = Clock::now() + std::chrono::milliseconds(200);
+      ibv_wc wc{};
+      while (Clock::now() < end) {
+        if (ibv_poll_cq(endpoint_.recv_cq(), 1, &wc) == 1) return finished(wc);
+        std::this_thread::yield();
+      }
+      run({4, IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED, {}, peer_.va, peer_.rkey});
+    }
+  }
+  static ibv_wc finished(const ibv_wc& wc) {
     if (wc.status == IBV_WC_SUCCESS) return wc;
     std::printf("broken: %s\n", ibv_wc_status_str(wc.status));
     throw BrokenConnection();

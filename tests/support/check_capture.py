@@ -32,6 +32,9 @@ PCAP_MAGICS = (b"\xd4\xc3\xb2\xa1", b"\x4d\x3c\xb2\xa1", b"\xa1\xb2\xc3\xd4", b"
 MAX_REPORTED = 20
 # Not all expert errors: tshark counts a UDP checksum of 0 over IPv6 as one, and RoCEv2 has that.
 TSHARK_FILTER = "_ws.malformed"
+# Protocols that tshark believes to recognise in a payload; it calls others' bytes malformed then.
+TSHARK_GUESSES = ("smc", "smb_direct", "rpcordma", "nvme-rdma", "lnet", "iser", "infiniband_sdp",
+                  "fcoib", "eoib")
 
 OPERATIONS = [
     "SEND First", "SEND Middle", "SEND Last", "SEND Last Imm", "SEND Only", "SEND Only Imm",
@@ -223,6 +226,8 @@ def tshark_malformed(path, payload_bytes):
     """Frame numbers that tshark calls malformed (small payloads excepted), and how many were."""
     command = ["tshark", "-n", "-r", path, "-Y", TSHARK_FILTER, "-T", "fields", "-e",
                "frame.number"]
+    for protocol in TSHARK_GUESSES:
+        command += ["--disable-protocol", protocol]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode != 0:
         raise CaptureError("tshark: " + result.stderr.strip().splitlines()[-1])
