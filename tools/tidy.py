@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
-"""Runs clang-tidy over the project's own sources, two at a time: prints "PASSED FAILED" files.
+"""Runs clang-tidy over the project's own sources, one per processor: prints "PASSED FAILED" files.
 
-    tools/tidy.py BUILD_DIRECTORY
+    tools/tidy.py BUILD_DIRECTORY [SECONDS]
+
+No check is begun after SECONDS (240); what was not reached is said on stderr, counts as neither, and
+comes first when this runs again.
 
 A file that passed is remembered in BUILD_DIRECTORY/tidy.json by a hash of its text, its command
 line, the configuration and the headers of its layer; it is checked again when one of them changes.
@@ -13,6 +16,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Tests are left out: what they do wrong they do to themselves, and they are half of the time.
@@ -40,7 +44,10 @@ def entries(build):
     return sorted(found.items())
 
 
-def check(build, name):
+def check(build, name, deadline):
+    """(passed, text), or nothing when it is too late to begin."""
+    if time.monotonic() > deadline:
+        return None
     result = subprocess.run(
         ['clang-tidy', '-p', str(build), '--quiet', '--extra-arg=-Wno-unknown-warning-option',
          str(ROOT / name)], capture_output=True, text=True, check=False)
@@ -49,6 +56,7 @@ def check(build, name):
 
 def main():
     build = pathlib.Path(sys.argv[1]).resolve()
+    deadline = time.monotonic() + float(sys.argv[2] if len(sys.argv) > 2 else 240)
     memory = build / 'tidy.json'
     known = json.loads(memory.read_text()) if memory.exists() else {}
     headers = {folder: headers_hash(BELOW[folder]) for folder in FOLDERS}
@@ -58,16 +66,20 @@ def main():
         keys[name] = hashlib.sha256(text).hexdigest()
     todo = [name for name in keys if known.get(name) != keys[name]]
     print(f'{len(keys)} files, {len(keys) - len(todo)} of them unchanged', file=sys.stderr)
-    failed = 0
+    failed = unreached = 0
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        for name, (good, text) in zip(todo, pool.map(lambda n: check(build, n), todo)):
-            if good:
+        for name, result in zip(todo, pool.map(lambda n: check(build, n, deadline), todo)):
+            if result is None:
+                unreached += 1
+            elif result[0]:
                 known[name] = keys[name]
             else:
                 failed += 1
-                print(f'FAILED: {name}\n{text}', file=sys.stderr)
+                print(f'FAILED: {name}\n{result[1]}', file=sys.stderr)
+    if unreached:
+        print(f'{unreached} files were not reached in time; run this again', file=sys.stderr)
     memory.write_text(json.dumps({name: known[name] for name in keys if name in known}))
-    print(len(keys) - failed, failed)
+    print(len(keys) - failed - unreached, failed)
 
 
 if __name__ == '__main__':
