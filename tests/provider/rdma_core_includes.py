@@ -10,8 +10,9 @@ import sys
 
 def main(source, output):
     os.makedirs(output, exist_ok=True)
-    for name, folder in (("infiniband", "libibverbs"), ("ccan", "ccan"), ("rdma", "kernel-headers/rdma"),
-                         ("util", "util")):
+    folders = {"infiniband": "libibverbs", "ccan": "ccan", "rdma": "kernel-headers/rdma",
+               "util": "util"}
+    for name, folder in folders.items():
         target = os.path.join(source, folder)
         if not os.path.isdir(target):
             sys.exit(f"{source} is no rdma-core source tree: {target} is missing")
