@@ -47,7 +47,7 @@ json totals_json(const Capture& capture, const Capture::Totals& totals) {
 
 }  // namespace
 
-Admin::~Admin() {
+void Admin::finish() {
   if (capture_ != nullptr) capture_stop();
 }
 
@@ -187,8 +187,8 @@ json Admin::capture_stop() {
   capture_to(nullptr);
   const auto totals = capture_->finish();
   json answer = totals_json(*capture_, totals);
-  log::info("capture into {} has ended: {} packets, {} dropped", capture_->path(),
-               totals.written, totals.dropped);
+  log::info("capture into {} has ended: {} packets, {} dropped", capture_->path(), totals.written,
+            totals.dropped);
   capture_.reset();
   return answer;
 }

@@ -21,12 +21,13 @@ class Client;
 class Admin {
  public:
   explicit Admin(Daemon& daemon) : daemon_(daemon) {}
-  // Ends a capture that is still on.
-  ~Admin();
 
   // `clients` are those with an open device.
   std::string answer(std::string_view words, const std::vector<const Client*>& clients);
   bool shutdown_wanted() const { return shutdown_wanted_; }
+
+  // Ends a capture that is still on, while the worker still runs commands.
+  void finish();
 
  private:
   nlohmann::json run(std::string_view words, const std::vector<const Client*>& clients);

@@ -14,7 +14,6 @@
 namespace verbena {
 namespace {
 
-constexpr uint64_t kRingBytes = uint64_t{1} << 26;
 constexpr uint32_t kSectionBlock = 0x0A0D0D0A;
 constexpr auto kWriterNap = std::chrono::milliseconds(1);
 
@@ -25,11 +24,11 @@ void add(std::atomic<uint64_t>& counter) {  // one writing thread
 }  // namespace
 
 Capture::Capture(std::string path, UniqueFd file, std::span<const std::string> interfaces,
-                 uint64_t wall_offset_ns)
+                 uint64_t wall_offset_ns, uint64_t ring_bytes)
     : path_(std::move(path)),
       file_(std::move(file)),
       wall_offset_ns_(wall_offset_ns),
-      ring_(kRingBytes) {
+      ring_(ring_bytes) {
   std::vector<uint8_t> head;
   pcapng::append_section(head, "Verbena software RNIC", "verbenad " VERBENA_VERSION);
   for (const auto& name : interfaces) pcapng::append_interface(head, name, kMaxFrameBytes);

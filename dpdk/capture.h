@@ -27,9 +27,12 @@ class Capture {
     int error = 0;         // errno of the first failed write to the file
   };
 
-  // Writes the file's head and starts the writer. `wall_offset_ns` is added to timestamps.
+  static constexpr uint64_t kRingBytes = uint64_t{1} << 26;
+
+  // Writes the file's head and starts the writer. `wall_offset_ns` is added to timestamps;
+  // `ring_bytes` is a power of two.
   Capture(std::string path, UniqueFd file, std::span<const std::string> interfaces,
-          uint64_t wall_offset_ns);
+          uint64_t wall_offset_ns, uint64_t ring_bytes = kRingBytes);
   // No tap() may come any more.
   ~Capture();
 

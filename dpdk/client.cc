@@ -78,7 +78,7 @@ bool Client::serve() {
         return false;
       case ReceiveResult::kBroken:
         log::warn("process {}: dropped, its message is too large or has too many descriptors",
-                     peer_.pid);
+                  peer_.pid);
         return false;
       case ReceiveResult::kMessage:
         if (!handle(message)) return false;

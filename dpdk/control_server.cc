@@ -92,6 +92,7 @@ void ControlServer::run() {
   dir_.unlink_socket();
   listener_.reset();
   clients_.clear();
+  admin_.finish();
   daemon_.worker.commands().run([this] { daemon_.worker.stop(); });
 }
 

@@ -117,7 +117,7 @@ void serve(const Options& options, InstanceDir& dir, Parent& parent) {
   ControlServer control(daemon, dir, sysfs);
   std::thread control_thread([&] { control.run(); });
   log::info("serving {} ({}) and {} ({}) in {}", identity[0].name, identity[0].ip_text(),
-               identity[1].name, identity[1].ip_text(), options.dir);
+            identity[1].name, identity[1].ip_text(), options.dir);
   parent.serving();
   tell_ready(options);
   worker.run();
