@@ -32,15 +32,14 @@ void adopt_ring(Cq& cq, const Mapping& mapping, uint32_t depth) {
   cq.base.cq.cqe = static_cast<int>(depth);
 }
 
-void destroy_at_daemon(Context& context, uint32_t handle) {
-  ControlClient::Message message;
+// The daemon takes undelivered events out of our ends of the sockets.
+int destroy_at_daemon(Context& context, uint32_t handle, const ibv_comp_channel* channel,
+                      abi::DestroyReply& delivered) {
+  const int fds[2] = {context.base.context.async_fd, channel != nullptr ? channel->fd : -1};
   const abi::Handle body{handle, 0};
-  message.body = &body;
-  message.body_bytes = sizeof body;
-  message.fds = &context.base.context.async_fd;
-  message.fd_count = 1;
-  abi::DestroyReply reply;
-  context.control.call(abi::Op::kDestroyCq, message, {&reply, sizeof reply, nullptr, 0});
+  return context.control.call(abi::Op::kDestroyCq,
+                              {&body, sizeof body, fds, channel != nullptr ? 2 : 1},
+                              {&delivered, sizeof delivered, nullptr, 0});
 }
 
 Cq* make_cq(ibv_context* ibv, uint32_t cqe, ibv_comp_channel* channel, uint32_t comp_vector) {
@@ -70,7 +69,8 @@ Cq* make_cq(ibv_context* ibv, uint32_t cqe, ibv_comp_channel* channel, uint32_t 
     if (error == 0) {
       adopt_ring(*cq, mapping, reply.depth);
     } else {
-      destroy_at_daemon(context, reply.handle);
+      abi::DestroyReply delivered;
+      destroy_at_daemon(context, reply.handle, channel, delivered);
     }
   }
   if (error != 0) {
@@ -147,13 +147,8 @@ int destroy_cq(ibv_cq* ibv) {
     SpinGuard guard(cq->lock);
     if (cq->qps.count() != 0) return EBUSY;
   }
-  const int fds[2] = {context.base.context.async_fd,
-                      ibv->channel != nullptr ? ibv->channel->fd : -1};
-  const abi::Handle body{ibv->handle, 0};
   abi::DestroyReply delivered;
-  const int error = context.control.call(abi::Op::kDestroyCq,
-                                         {&body, sizeof body, fds, ibv->channel != nullptr ? 2 : 1},
-                                         {&delivered, sizeof delivered, nullptr, 0});
+  const int error = destroy_at_daemon(context, ibv->handle, ibv->channel, delivered);
   if (error == 0) {
     wait_for_acks(*ibv, delivered);
   } else if (error != EIO) {
