@@ -21,7 +21,9 @@ void answer(const Context& context, const nlohmann::json& json, const std::strin
   }
 }
 
-void start(const Context& context, const std::string& file) {
+}  // namespace
+
+void start_capture(const Context& context, const std::string& file) {
   // The daemon's working directory is another one.
   const std::filesystem::path path = std::filesystem::absolute(file).lexically_normal();
   std::error_code error;
@@ -35,7 +37,7 @@ void start(const Context& context, const std::string& file) {
          fmt::format("capturing into {}; `verbena capture stop` ends it", path.string()));
 }
 
-void stop(const Context& context) {
+void stop_capture(const Context& context) {
   const AdminClient daemon = AdminClient::connect_or_fail(context.run_dir());
   const nlohmann::json json = daemon.ask("capture stop");
   const std::string file = field(json, "file");
@@ -46,22 +48,6 @@ void stop(const Context& context) {
   answer(context, json,
          fmt::format("the capture has ended{}{}", packets.empty() ? "" : ", packets: " + packets,
                      file.empty() ? "" : fmt::format("; read it with: tshark -r {}", file)));
-}
-
-}  // namespace
-
-void add_capture(CLI::App& app, Context& context) {
-  CLI::App* command =
-      app.add_subcommand("capture", "Write the devices' packets to a file for Wireshark");
-  command->require_subcommand(1);
-  auto file = std::make_shared<std::string>();
-  CLI::App* start_command = command->add_subcommand("start", "Begin a capture");
-  start_command->fallthrough();
-  start_command->add_option("file", *file, "The pcapng file to write")->required();
-  start_command->callback([&context, file] { start(context, *file); });
-  CLI::App* stop_command = command->add_subcommand("stop", "End it, with the file complete");
-  stop_command->fallthrough();
-  stop_command->callback([&context] { stop(context); });
 }
 
 }  // namespace verbena::tools

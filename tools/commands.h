@@ -1,16 +1,16 @@
-// The subcommands. Each add_* declares one subcommand with its options on the given application;
-// its callback does the work and throws CommandError, or sets Context::status.
+// The subcommands: one function each, in a file of its own. They throw CommandError, or set
+// Context::status. Their options are declared in command_line.cc.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
+#include "tools/launch.h"
 #include "tools/run_dir.h"
 
 namespace verbena::tools {
 
-// What main() knows before a subcommand runs, and what it exits with. Outlives parsing.
+// What main() knows before a subcommand runs, and what it exits with.
 struct Context {
   std::string name;                  // --name
   bool json = false;                 // --json
@@ -20,13 +20,20 @@ struct Context {
   [[nodiscard]] RunDir run_dir() const { return find_run_dir(name); }
 };
 
-void add_up(CLI::App& app, Context& context);
-void add_down(CLI::App& app, Context& context);
-void add_run(CLI::App& app, Context& context);
-void add_env(CLI::App& app, Context& context);
-void add_status(CLI::App& app, Context& context);
-void add_stat(CLI::App& app, Context& context);
-void add_capture(CLI::App& app, Context& context);
-void add_doctor(CLI::App& app, Context& context);
+struct StatOptions {
+  std::string device;
+  double watch_s = 0;  // 0: once
+  bool all = false;
+};
+
+void up(const Context& context, const DaemonOptions& options);
+void down(const Context& context);
+void run(const Context& context, const std::string& device);
+void env(const Context& context, const std::string& device);
+void status(Context* context);
+void stat(const Context& context, const StatOptions& options);
+void start_capture(const Context& context, const std::string& file);
+void stop_capture(const Context& context);
+void doctor(Context* context);
 
 }  // namespace verbena::tools

@@ -48,6 +48,8 @@ void print_text(const std::vector<Finding>& findings, long failed, long warned) 
   }
 }
 
+}  // namespace
+
 void doctor(Context* context) {
   std::vector<Finding> findings;
   check_parts(&findings);
@@ -66,15 +68,6 @@ void doctor(Context* context) {
     print_text(findings, failed, count(Level::kWarn));
   }
   context->status = failed > 0 ? 1 : 0;
-}
-
-}  // namespace
-
-void add_doctor(CLI::App& app, Context& context) {
-  CLI::App* command =
-      app.add_subcommand("doctor", "Look at what this machine lacks, and say what to do");
-  command->footer("The exit status is 1 when something that is needed is missing.");
-  command->callback([&context] { doctor(&context); });
 }
 
 }  // namespace verbena::tools

@@ -52,6 +52,8 @@ std::string_view end_daemon(const AdminClient& daemon, int pidfd) {
                      fmt::format("kill -9 {}", daemon.daemon_pid()));
 }
 
+}  // namespace
+
 void down(const Context& context) {
   const RunDir dir = context.run_dir();
   const std::optional<AdminClient> daemon = AdminClient::connect(dir);
@@ -68,14 +70,6 @@ void down(const Context& context) {
   }
   const std::string_view how = end_daemon(*daemon, pidfd.value());
   fmt::print("verbenad is {} (process {})\n", how, pid);
-}
-
-}  // namespace
-
-void add_down(CLI::App& app, Context& context) {
-  app.add_subcommand("down", "End the daemon, and wait until it is gone")->callback([&context] {
-    down(context);
-  });
 }
 
 }  // namespace verbena::tools

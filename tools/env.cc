@@ -27,6 +27,8 @@ std::string quoted(const std::string& text) {
   return result + "'";
 }
 
+}  // namespace
+
 void env(const Context& context, const std::string& device) {
   const RunDir dir = context.run_dir();
   const Layout layout = find_layout();
@@ -47,16 +49,6 @@ void env(const Context& context, const std::string& device) {
   for (const auto& [variable, value] : settings) {
     fmt::print("export {}={}\n", variable, quoted(value));
   }
-}
-
-}  // namespace
-
-void add_env(CLI::App& app, Context& context) {
-  CLI::App* command = app.add_subcommand(
-      "env", "Print the settings that `run` makes, for a shell: eval \"$(verbena env)\"");
-  auto device = std::make_shared<std::string>();
-  command->add_option("--device", *device, "Show programs this device only")->type_name("NAME");
-  command->callback([&context, device] { env(context, *device); });
 }
 
 }  // namespace verbena::tools

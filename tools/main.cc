@@ -10,14 +10,13 @@
 #include <string_view>
 #include <vector>
 
+#include "tools/command_line.h"
 #include "tools/commands.h"
 #include "tools/error.h"
 
 namespace verbena::tools {
 
 namespace {
-
-constexpr int kUsage = 2;
 
 // Cuts the program and its arguments off `arguments`, so that none of them is taken for an option
 // of ours: what follows "--", or begins with the first word after `run` that is no option.
@@ -46,100 +45,11 @@ std::vector<std::string> cut_program(std::vector<std::string>* arguments) {
   return program;
 }
 
-// How many letters to insert, delete or replace (Levenshtein), for words of a few letters.
-size_t distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
-}
-
-std::vector<std::string> subcommand_names(const CLI::App& app) {
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
-  return names;
-}
-
-// A first word that is no subcommand gets an answer that knows the subcommands.
-void check_first_word(const CLI::App& app, const std::vector<std::string>& arguments) {
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& word = arguments[i];
-    if (word == "--name") {
-      ++i;
-      continue;
-    }
-    if (word.starts_with('-')) continue;
-    std::vector<std::string> names = subcommand_names(app);
-    if (std::find(names.begin(), names.end(), word) != names.end()) return;
-    const auto nearest = std::min_element(
-        names.begin(), names.end(),
-        [&](const auto& a, const auto& b) { return distance(word, a) < distance(word, b); });
-    constexpr size_t kMaxDistance = 2;
-    throw CommandError(
-        fmt::format("there is no subcommand '{}'", word),
-        distance(word, *nearest) <= kMaxDistance
-            ? fmt::format("verbena {}", *nearest)
-            : fmt::format("use one of {}; verbena --help explains them", fmt::join(names, ", ")),
-        kUsage);
-  }
-}
-
-void declare(CLI::App& app, Context& context) {
-  app.name("verbena");
-  app.set_version_flag("--version", std::string("verbena ") + VERBENA_VERSION);
-  app.add_option("--name", context.name,
-                 "Which daemon, when several are up (the one called default)")
-      ->type_name("NAME");
-  app.add_flag("--json", context.json, "Print JSON where a table would be printed");
-  app.require_subcommand(1);
-  app.fallthrough();
-  add_up(app, context);
-  add_down(app, context);
-  add_run(app, context);
-  add_env(app, context);
-  add_status(app, context);
-  add_stat(app, context);
-  add_capture(app, context);
-  add_doctor(app, context);
-  app.footer(
-      "Begin with:\n"
-      "  verbena up\n"
-      "  verbena run -- ibv_devices\n"
-      "`verbena SUBCOMMAND --help` tells more about each.");
-}
-
 int complain(const std::string& what, const std::string& help, int status) {
   std::fflush(stdout);
   fmt::print(stderr, "verbena: {}\n", what);
   if (!help.empty()) fmt::print(stderr, "  try: {}\n", help);
   return status;
-}
-
-int run_command_line(std::vector<std::string> arguments) {
-  Context context;
-  context.program = cut_program(&arguments);
-  CLI::App app(
-      "Verbena: an RDMA network adapter in software. Programs that use verbs run on it "
-      "unchanged, with no RDMA hardware, kernel module or root.");
-  declare(app, context);
-  check_first_word(app, arguments);
-  std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
-  try {
-    app.parse(arguments);
-  } catch (const CLI::Success& success) {
-    return app.exit(success);  // --help, --version
-  } catch (const CLI::ParseError& error) {
-    return complain(error.what(), "verbena --help", kUsage);
-  }
-  return context.status;
 }
 
 }  // namespace
@@ -149,7 +59,10 @@ int run_command_line(std::vector<std::string> arguments) {
 int main(int argc, char** argv) {
   using verbena::tools::complain;
   try {
-    return verbena::tools::run_command_line({argv + 1, argv + argc});
+    std::vector<std::string> arguments(argv + 1, argv + argc);
+    verbena::tools::Context context;
+    context.program = verbena::tools::cut_program(&arguments);
+    return verbena::tools::run_command_line(std::move(arguments), context);
   } catch (const verbena::tools::CommandError& error) {
     return complain(error.what(), error.help(), error.status());
   } catch (const std::exception& error) {

@@ -119,6 +119,12 @@ FoundProgram find_program(const std::string& command) {
   return denied;
 }
 
+bool is_elf(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::array<char, SELFMAG> magic{};
+  return file.read(magic.data(), magic.size()) && std::memcmp(magic.data(), ELFMAG, SELFMAG) == 0;
+}
+
 Reach check_reach(const std::string& path) {
   // One level of #! is enough: the kernel's own limit is about what it starts, which is that file.
   std::string target = path;

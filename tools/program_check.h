@@ -23,6 +23,8 @@ struct FoundProgram {
 // Looks at the program, or at the interpreter of a script.
 [[nodiscard]] Reach check_reach(const std::string& path);
 
+[[nodiscard]] bool is_elf(const std::string& path);
+
 // libibverbs as the dynamic loader finds it for this process.
 struct Libibverbs {
   std::string path;

@@ -67,6 +67,8 @@ void check_libibverbs() {
       library->path, library->private_abi, kPrivateAbi);
 }
 
+}  // namespace
+
 void run(const Context& context, const std::string& device) {
   if (context.program.empty()) {
     throw CommandError("which program?", "verbena run -- ibv_devinfo", 2);
@@ -89,23 +91,14 @@ void run(const Context& context, const std::string& device) {
   std::vector<std::string> words = context.program;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
-  // The path that was looked at, except for scripts without #!, which execvp() hands to the shell.
-  ::execvp(program.path.c_str(), arguments.data());
+  ::execv(program.path.c_str(), arguments.data());
+  // execvp() hands what the kernel cannot execute to the shell: right for a script without #!, not
+  // for a program that is broken or for another processor.
+  if (errno == ENOEXEC && !is_elf(program.path)) {
+    ::execvp(program.path.c_str(), arguments.data());
+  }
   throw CommandError(fmt::format("{}: {}", program.path, std::strerror(errno)), "",
                      errno == ENOENT ? kNotFound : kNotExecutable);
-}
-
-}  // namespace
-
-void add_run(CLI::App& app, Context& context) {
-  CLI::App* command = app.add_subcommand(
-      "run", "Run a program that sees Verbena's devices: verbena run [--device D] -- PROGRAM...");
-  auto device = std::make_shared<std::string>();
-  command->add_option("--device", *device, "Show the program this device only")->type_name("NAME");
-  command->footer(
-      "The program takes this process's place: its exit status and signals are its own.\n"
-      "When no daemon is up, the default one is started first, with a note on stderr.");
-  command->callback([&context, device] { run(context, *device); });
 }
 
 }  // namespace verbena::tools

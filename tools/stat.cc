@@ -19,12 +19,6 @@ namespace verbena::tools {
 
 namespace {
 
-struct StatOptions {
-  std::string device;
-  double watch_s = 0;  // 0: once
-  bool all = false;
-};
-
 struct Sample {
   std::vector<std::string> devices;
   std::vector<Counters> counters;  // one per device
@@ -101,6 +95,8 @@ void watch(const AdminClient& daemon, const StatOptions& options) {
   }
 }
 
+}  // namespace
+
 void stat(const Context& context, const StatOptions& options) {
   const AdminClient daemon = AdminClient::connect_or_fail(context.run_dir());
   if (options.watch_s > 0) {
@@ -121,21 +117,6 @@ void stat(const Context& context, const StatOptions& options) {
     answer["devices"] = chosen;
   }
   fmt::print("{}\n", answer.dump(2));
-}
-
-}  // namespace
-
-void add_stat(CLI::App& app, Context& context) {
-  CLI::App* command = app.add_subcommand("stat", "Show the counters that are not 0");
-  auto options = std::make_shared<StatOptions>();
-  command->add_option("device", options->device, "This device only")->type_name("DEVICE");
-  command->add_flag("--all", options->all, "Show those that are 0 too");
-  command
-      ->add_option("-w,--watch", options->watch_s,
-                   "Show them again and again, with the change per second")
-      ->type_name("SECONDS")
-      ->check(CLI::Range(0.1, 86400.0));
-  command->callback([&context, options] { stat(context, *options); });
 }
 
 }  // namespace verbena::tools

@@ -9,8 +9,6 @@
 
 namespace verbena::tools {
 
-namespace {
-
 void status(Context* context) {
   const RunDir dir = context->run_dir();
   const std::optional<AdminClient> daemon = AdminClient::connect(dir);
@@ -39,15 +37,6 @@ void status(Context* context) {
   if (const std::string clients = client_table(answer); !clients.empty()) {
     fmt::print("\n{}", clients);
   }
-}
-
-}  // namespace
-
-void add_status(CLI::App& app, Context& context) {
-  CLI::App* command =
-      app.add_subcommand("status", "Show the daemon, its devices and the programs that use them");
-  command->footer("The exit status is 1 when no daemon is up.");
-  command->callback([&context] { status(&context); });
 }
 
 }  // namespace verbena::tools

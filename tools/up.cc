@@ -12,8 +12,6 @@
 
 namespace verbena::tools {
 
-namespace {
-
 void up(const Context& context, const DaemonOptions& options) {
   if (options.devices.size() == 1) {
     throw CommandError("a wire has two ends: --device is given twice or not at all",
@@ -38,31 +36,6 @@ void up(const Context& context, const DaemonOptions& options) {
   }
   fmt::print("{}", device_table(status));
   fmt::print("Programs see these devices with: verbena run{} -- PROGRAM\n", dir.name_option());
-}
-
-}  // namespace
-
-void add_up(CLI::App& app, Context& context) {
-  CLI::App* command =
-      app.add_subcommand("up", "Start the daemon: two devices, verbena0 and verbena1, on one wire");
-  auto options = std::make_shared<DaemonOptions>();
-  command
-      ->add_option("--device", options->devices,
-                   "A device, as NAME[,ip=ADDRESS][,vendor=mlx5|rxe|ID[:PART]]. Given twice, once "
-                   "for each end "
-                   "of the wire. Some programs know only names such as mlx5_0 or rxe0")
-      ->type_name("SPEC")
-      ->allow_extra_args(false)
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command
-      ->add_option("--fault", options->fault,
-                   "What the wire does wrong, as shares of all packets: "
-                   "drop=1%,dup=1%,reorder=1%,corrupt=1%[,seed=N]")
-      ->type_name("SPEC");
-  command->add_flag("--poll", options->poll,
-                    "Never sleep: lower latency, for one processor kept busy");
-  command->callback([&context, options] { up(context, *options); });
 }
 
 }  // namespace verbena::tools

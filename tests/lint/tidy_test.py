@@ -10,7 +10,7 @@ ROOT = pathlib.Path(sys.argv.pop()).resolve()
 FOLDERS = ('stack', 'dpdk', 'provider', 'tools', 'tests', 'docs', '.ci')
 CODE = ('.h', '.cc')
 TEXT = CODE + ('.py', '.build', '.md', '.txt', '.map', '')
-MAX_COLUMNS = 100
+MAX_COLUMNS = {'.h': 100, '.cc': 100, '.build': 110, '.py': 110}
 MAX_LINES = 600
 MAX_TEST_LINES = 900
 # Written in halves so that this file does not find itself.
@@ -53,14 +53,15 @@ class TidyTest(unittest.TestCase):
 
     def test_lines_are_short_enough(self):
         complaints = []
-        for path in files(CODE + ('.py', '.build')):
+        for path in files(tuple(MAX_COLUMNS)):
             table = False  # aligned by hand, between "clang-format off" and "on"
             for number, line in lines(path):
                 if '// clang-format o' in line:
                     table = '// clang-format off' in line
-                if len(line) > MAX_COLUMNS and not table:
+                limit = MAX_COLUMNS[path.suffix]
+                if len(line) > limit and not table:
                     complaints.append(f'{path.relative_to(ROOT)}:{number}: {len(line)} columns; '
-                                      f'{MAX_COLUMNS} are the limit')
+                                      f'{limit} are the limit')
         self.complain_if_any(complaints)
 
     def test_files_are_short_enough(self):

@@ -311,7 +311,14 @@ class RunTest(CliCase):
         head[54:56] = (56).to_bytes(2, 'little')
         file.write_bytes(bytes(head))
         file.chmod(0o755)
-        self.assertIn('statically linked', self.verbena('run', '--', str(file)).stderr)
+        # It cannot be executed either, and must not be taken for a script.
+        self.refused('run', '--', str(file), says='statically linked', status=126)
+
+    def test_script_without_an_interpreter_line(self):
+        file = pathlib.Path(self.runtime, 'script')
+        file.write_text('exit 5\n')
+        file.chmod(0o755)
+        self.assertEqual(self.verbena('run', '--', str(file)).returncode, 5)
 
     @unittest.skipIf(os.geteuid() == 0, 'root gains nothing from programs of root')
     def test_setuid_program_is_refused(self):

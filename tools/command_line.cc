@@ -1,0 +1,202 @@
+// The command line: every subcommand and option, declared in one place.
+//
+// The only file that includes CLI11, whose headers cost more to compile than all the rest.
+#include "tools/command_line.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tools/commands.h"
+#include "tools/error.h"
+
+namespace verbena::tools {
+
+namespace {
+
+constexpr int kUsage = 2;
+
+void add_up(CLI::App& app, Context& context) {
+  CLI::App* command =
+      app.add_subcommand("up", "Start the daemon: two devices, verbena0 and verbena1, on one wire");
+  auto options = std::make_shared<DaemonOptions>();
+  command
+      ->add_option("--device", options->devices,
+                   "A device, as NAME[,ip=ADDRESS][,vendor=mlx5|rxe|ID[:PART]]. Given twice, once "
+                   "for each end "
+                   "of the wire. Some programs know only names such as mlx5_0 or rxe0")
+      ->type_name("SPEC")
+      ->allow_extra_args(false)
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command
+      ->add_option("--fault", options->fault,
+                   "What the wire does wrong, as shares of all packets: "
+                   "drop=1%,dup=1%,reorder=1%,corrupt=1%[,seed=N]")
+      ->type_name("SPEC");
+  command->add_flag("--poll", options->poll,
+                    "Never sleep: lower latency, for one processor kept busy");
+  command->callback([&context, options] { up(context, *options); });
+}
+
+void add_down(CLI::App& app, Context& context) {
+  app.add_subcommand("down", "End the daemon, and wait until it is gone")->callback([&context] {
+    down(context);
+  });
+}
+
+void add_run(CLI::App& app, Context& context) {
+  CLI::App* command = app.add_subcommand(
+      "run", "Run a program that sees Verbena's devices: verbena run [--device D] -- PROGRAM...");
+  auto device = std::make_shared<std::string>();
+  command->add_option("--device", *device, "Show the program this device only")->type_name("NAME");
+  command->footer(
+      "The program takes this process's place: its exit status and signals are its own.\n"
+      "When no daemon is up, the default one is started first, with a note on stderr.");
+  command->callback([&context, device] { run(context, *device); });
+}
+
+void add_env(CLI::App& app, Context& context) {
+  CLI::App* command = app.add_subcommand(
+      "env", "Print the settings that `run` makes, for a shell: eval \"$(verbena env)\"");
+  auto device = std::make_shared<std::string>();
+  command->add_option("--device", *device, "Show programs this device only")->type_name("NAME");
+  command->callback([&context, device] { env(context, *device); });
+}
+
+void add_status(CLI::App& app, Context& context) {
+  CLI::App* command =
+      app.add_subcommand("status", "Show the daemon, its devices and the programs that use them");
+  command->footer("The exit status is 1 when no daemon is up.");
+  command->callback([&context] { status(&context); });
+}
+
+void add_stat(CLI::App& app, Context& context) {
+  CLI::App* command = app.add_subcommand("stat", "Show the counters that are not 0");
+  auto options = std::make_shared<StatOptions>();
+  command->add_option("device", options->device, "This device only")->type_name("DEVICE");
+  command->add_flag("--all", options->all, "Show those that are 0 too");
+  command
+      ->add_option("-w,--watch", options->watch_s,
+                   "Show them again and again, with the change per second")
+      ->type_name("SECONDS")
+      ->check(CLI::Range(0.1, 86400.0));
+  command->callback([&context, options] { stat(context, *options); });
+}
+
+void add_capture(CLI::App& app, Context& context) {
+  CLI::App* command =
+      app.add_subcommand("capture", "Write the devices' packets to a file for Wireshark");
+  command->require_subcommand(1);
+  auto file = std::make_shared<std::string>();
+  CLI::App* start_command = command->add_subcommand("start", "Begin a capture");
+  start_command->fallthrough();
+  start_command->add_option("file", *file, "The pcapng file to write")->required();
+  start_command->callback([&context, file] { start_capture(context, *file); });
+  CLI::App* stop_command = command->add_subcommand("stop", "End it, with the file complete");
+  stop_command->fallthrough();
+  stop_command->callback([&context] { stop_capture(context); });
+}
+
+void add_doctor(CLI::App& app, Context& context) {
+  CLI::App* command =
+      app.add_subcommand("doctor", "Look at what this machine lacks, and say what to do");
+  command->footer("The exit status is 1 when something that is needed is missing.");
+  command->callback([&context] { doctor(&context); });
+}
+
+// How many letters to insert, delete or replace (Levenshtein), for words of a few letters.
+size_t distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row[b.size()];
+}
+
+std::vector<std::string> subcommand_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
+  return names;
+}
+
+// A first word that is no subcommand gets an answer that knows the subcommands.
+void check_first_word(const CLI::App& app, const std::vector<std::string>& arguments) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& word = arguments[i];
+    if (word == "--name") {
+      ++i;
+      continue;
+    }
+    if (word.starts_with('-')) continue;
+    std::vector<std::string> names = subcommand_names(app);
+    if (std::find(names.begin(), names.end(), word) != names.end()) return;
+    const auto nearest = std::min_element(
+        names.begin(), names.end(),
+        [&](const auto& a, const auto& b) { return distance(word, a) < distance(word, b); });
+    constexpr size_t kMaxDistance = 2;
+    throw CommandError(
+        fmt::format("there is no subcommand '{}'", word),
+        distance(word, *nearest) <= kMaxDistance
+            ? fmt::format("verbena {}", *nearest)
+            : fmt::format("use one of {}; verbena --help explains them", fmt::join(names, ", ")),
+        kUsage);
+  }
+}
+
+void declare(CLI::App& app, Context& context) {
+  app.name("verbena");
+  app.set_version_flag("--version", std::string("verbena ") + VERBENA_VERSION);
+  app.add_option("--name", context.name,
+                 "Which daemon, when several are up (the one called default)")
+      ->type_name("NAME");
+  app.add_flag("--json", context.json, "Print JSON where a table would be printed");
+  app.require_subcommand(1);
+  app.fallthrough();
+  add_up(app, context);
+  add_down(app, context);
+  add_run(app, context);
+  add_env(app, context);
+  add_status(app, context);
+  add_stat(app, context);
+  add_capture(app, context);
+  add_doctor(app, context);
+  app.footer(
+      "Begin with:\n"
+      "  verbena up\n"
+      "  verbena run -- ibv_devices\n"
+      "`verbena SUBCOMMAND --help` tells more about each.");
+}
+
+}  // namespace
+
+int run_command_line(std::vector<std::string> arguments, Context& context) {
+  CLI::App app(
+      "Verbena: an RDMA network adapter in software. Programs that use verbs run on it "
+      "unchanged, with no RDMA hardware, kernel module or root.");
+  declare(app, context);
+  check_first_word(app, arguments);
+  std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
+  try {
+    app.parse(arguments);
+  } catch (const CLI::Success& success) {
+    return app.exit(success);  // --help, --version
+  } catch (const CLI::ParseError& error) {
+    throw CommandError(error.what(), "verbena --help", kUsage);
+  }
+  return context.status;
+}
+
+}  // namespace verbena::tools
