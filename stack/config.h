@@ -27,6 +27,8 @@ struct DeviceConfig {
   uint32_t max_cq = 16384;
   uint32_t max_mr = 65536;
   uint32_t max_pd = 16384;
+  uint32_t max_srq = 4096;
+  uint32_t max_ah = 65536;
   uint32_t max_clients = 1024;
   uint32_t max_qp_wr = 16384;
   uint32_t max_sge = 32;

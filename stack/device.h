@@ -41,6 +41,8 @@ struct ClientUsage {
   uint32_t mrs = 0;
   uint32_t cqs = 0;
   uint32_t qps = 0;
+  uint32_t srqs = 0;
+  uint32_t ahs = 0;
 };
 
 class DeviceImpl;
@@ -93,6 +95,17 @@ class Device {
                    Timestamp now);
   Result<abi::QpAttr> query_qp(ClientId client, Qpn qpn) const;
   Status destroy_qp(ClientId client, Qpn qpn);
+
+  // Sizes and offsets for the wanted limits (handle stays 0); EINVAL if they exceed the device's.
+  Result<abi::SrqLayout> srq_layout(const abi::CreateSrq& wanted) const;
+  Result<SrqId> create_srq(ClientId client, const SrqSpec& spec);
+  Status modify_srq(ClientId client, SrqId srq, const abi::SrqAttr& attr, uint32_t attr_mask);
+  Result<abi::SrqAttr> query_srq(ClientId client, SrqId srq) const;
+  Status destroy_srq(ClientId client, SrqId srq);  // EBUSY while a QP uses it
+
+  // EINVAL, or EHOSTUNREACH when the destination GID has no known neighbor.
+  Result<AhId> create_ah(ClientId client, const abi::CreateAh& wanted);
+  Status destroy_ah(ClientId client, AhId ah);
 
   // ---- Data path ----
 

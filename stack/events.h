@@ -28,11 +28,12 @@ struct DeviceEvent {
     kCompletion,  // an armed CQ has a new entry: wake the channel of `cq`
     kCqAsync,     // async event of a CQ
     kQpAsync,     // async event of a QP
+    kSrqAsync,    // async event of an SRQ
   };
   Kind kind = Kind::kCompletion;
   AsyncEventType async = AsyncEventType::kCqErr;
   ClientId client = 0;
-  uint32_t object = 0;       // CqId or Qpn
+  uint32_t object = 0;       // CqId, Qpn or SrqId
   uint64_t user_handle = 0;  // as given at creation
 };
 

@@ -41,9 +41,18 @@ struct QpSpec {
   PdId pd = 0;
   CqId send_cq = 0;
   CqId recv_cq = 0;
+  SrqId srq = 0;  // 0: the queue pair has a receive queue of its own
   bool sq_sig_all = false;
   abi::QpLayout layout;  // from qp_layout()
   Region region;         // layout.region_bytes
+};
+
+struct SrqSpec {
+  uint64_t user_handle = 0;
+  PdId pd = 0;
+  uint32_t limit = 0;
+  abi::SrqLayout layout;  // from srq_layout()
+  Region region;          // layout.region_bytes
 };
 
 // Access bits of enum ibv_access_flags.

@@ -13,6 +13,8 @@ using Qpn = uint32_t;       // 24 bits; 0 and 1 are special (SMI, GSI), 0xFFFFFF
 using Key = uint32_t;       // lkey or rkey: index in bits 31:8, variant in bits 7:0
 using PdId = uint32_t;      // protection domain
 using CqId = uint32_t;      // completion queue
+using SrqId = uint32_t;     // shared receive queue
+using AhId = uint32_t;      // address handle
 using ClientId = uint32_t;  // one control connection: one opened device in one process
 
 inline constexpr Qpn kMulticastQpn = 0xFFFFFF;

@@ -32,6 +32,12 @@ enum class Op : uint32_t {
   kModifyQp,
   kQueryQp,
   kDestroyQp,
+  kCreateSrq,
+  kModifySrq,
+  kQuerySrq,
+  kDestroySrq,
+  kCreateAh,
+  kDestroyAh,
   kAdmin,  // the first message of a tool; needs no open device
 };
 
@@ -80,6 +86,10 @@ struct DeviceLimits {
   uint32_t max_ah;
   uint32_t max_pkeys;
   uint32_t gid_tbl_len;
+  uint32_t max_srq;
+  uint32_t max_srq_wr;
+  uint32_t max_srq_sge;
+  uint32_t reserved;
   char fw_ver[64];
 };
 struct OpenDeviceReply {
@@ -236,6 +246,54 @@ struct ModifyQp {
   QpAttr attr;
 };
 
+// ---- kCreateSrq. fds out: [0] region memfd. See SrqHeader in ring.h for the ring.
+struct CreateSrq {
+  uint64_t user_handle;  // returned in async events
+  uint32_t pd;
+  uint32_t max_wr;
+  uint32_t max_sge;
+  uint32_t srq_limit;
+};
+struct SrqLayout {
+  uint32_t handle;
+  uint32_t depth;   // slots, and entries of the index ring: a power of two, at least max_wr
+  uint32_t stride;  // bytes of a slot
+  uint32_t max_wr;  // granted limits
+  uint32_t max_sge;
+  uint32_t reserved;
+  uint64_t index_offset;  // of the index ring, u32 entries
+  uint64_t slots_offset;
+  uint64_t region_bytes;
+};
+// ---- kModifySrq: Empty out. kQuerySrq: Handle in, SrqAttr out. attr_mask has the bits of
+// enum ibv_srq_attr_mask; resizing (IBV_SRQ_MAX_WR) is EOPNOTSUPP.
+struct SrqAttr {
+  uint32_t max_wr;
+  uint32_t max_sge;
+  uint32_t srq_limit;
+  uint32_t reserved;
+};
+struct ModifySrq {
+  uint32_t handle;
+  uint32_t attr_mask;
+  SrqAttr attr;
+};
+// ---- kDestroySrq: as kDestroyQp (Handle and async fd in, DestroyReply out); EBUSY while queue
+// pairs use it.
+
+// ---- kCreateAh: Handle out. kDestroyAh: Handle in, Empty out. EHOSTUNREACH as kModifyQp.
+struct CreateAh {
+  uint32_t pd;
+  uint32_t is_global;
+  uint32_t sgid_index;
+  uint32_t hop_limit;
+  uint32_t traffic_class;
+  uint32_t flow_label;
+  uint32_t sl;
+  uint32_t port_num;
+  uint8_t dgid[16];
+};
+
 // ---- Async event, one 16-byte message on the async socket (the layout libibverbs reads).
 struct AsyncEvent {
   uint64_t element;     // user_handle of the CQ or QP, or the port number
@@ -253,8 +311,9 @@ struct AdminText {
 static_assert(sizeof(Request) == 16 && sizeof(Reply) == 16);
 static_assert(sizeof(QpAttr) == 28 * 4 + 16);
 static_assert(sizeof(CreateQp) == 56 && sizeof(QpLayout) == 72);
+static_assert(sizeof(CreateSrq) == 24 && sizeof(SrqLayout) == 48 && sizeof(CreateAh) == 48);
 static_assert(sizeof(RegMr) == 32 && sizeof(ReregMr) == 40);
-static_assert(sizeof(DeviceLimits) == 8 * 3 + 4 * 16 + 64);
+static_assert(sizeof(DeviceLimits) == 8 * 3 + 4 * 20 + 64);
 static_assert(sizeof(ModifyQp) == 8 + sizeof(QpAttr));
 
 }  // namespace verbena::abi

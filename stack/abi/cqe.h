@@ -41,7 +41,8 @@ enum class WcOpcode : uint8_t {  // the numbers of enum ibv_wc_opcode
   kRecvWriteImm = 129,
 };
 
-enum CqeKind : uint8_t { kCqeSend = 1, kCqeRecv = 2, kCqeDead = 3 };
+// kCqeSrqRecv: the work request was in slot wqe_index of the queue pair's shared receive queue.
+enum CqeKind : uint8_t { kCqeSend = 1, kCqeRecv = 2, kCqeDead = 3, kCqeSrqRecv = 4 };
 
 enum CqeFlags : uint8_t {  // the numbers of enum ibv_wc_flags
   kWcGrh = 1 << 0,

@@ -86,6 +86,15 @@ struct QpHeader {
   alignas(kCacheLine) std::atomic<uint32_t> flushing;
 };
 
+// Head of a shared receive queue's region. Work requests complete out of order, so they lie in
+// slots that the client hands out and takes back; the index ring at SrqLayout::index_offset says in
+// which order they were posted: entry i & (depth - 1) holds a slot number. A completion entry's
+// wqe_index is the slot number.
+struct SrqHeader {
+  alignas(
+      kCacheLine) std::atomic<uint32_t> tail;  // client, release: index entries before it are set
+};
+
 // Head of a completion queue's region. The entries begin at kCqEntriesOffset.
 struct CqHeader {
   // Client, release: entries before it are consumed. The daemon reads it to detect overflow.
@@ -102,9 +111,11 @@ enum ArmKind : uint32_t { kArmNone = 0, kArmAny = 1, kArmSolicited = 2 };
 
 inline constexpr size_t kQpRingsOffset = 4 * kCacheLine;
 inline constexpr size_t kCqEntriesOffset = 4 * kCacheLine;
+inline constexpr size_t kSrqIndexOffset = 4 * kCacheLine;
 
 static_assert(sizeof(QpHeader) <= kQpRingsOffset);
 static_assert(sizeof(CqHeader) <= kCqEntriesOffset);
+static_assert(sizeof(SrqHeader) <= kSrqIndexOffset);
 static_assert(sizeof(WorkerPage) <= 4096);
 static_assert(sizeof(DoorbellPage) <= 4096);
 

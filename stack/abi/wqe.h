@@ -48,7 +48,11 @@ struct SendWqe {
   uint64_t remote_va;
   uint64_t compare_add;
   uint64_t swap;
-  uint32_t reserved[6];
+  // UD only
+  uint32_t ah;  // handle from kCreateAh
+  uint32_t remote_qpn;
+  uint32_t remote_qkey;
+  uint32_t reserved[3];
 };
 static_assert(sizeof(SendWqe) == 64);
 
