@@ -36,6 +36,7 @@ UniqueFd peer_pidfd(int socket, int pid) {
   int fd = -1;
   socklen_t size = sizeof fd;
   if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &fd, &size) == 0) return UniqueFd(fd);
+  if (errno != ENOPROTOOPT) return {};  // it has ended: its number may be another's by now
   return UniqueFd(pid > 0 ? static_cast<int>(syscall(SYS_pidfd_open, pid, 0)) : -1);
 }
 
