@@ -9,9 +9,11 @@
 #include "stack/qp/completion.h"
 #include "stack/qp/engine.h"
 #include "stack/qp/qp_control.h"
+#include "stack/qp/recv.h"
 #include "stack/qp/requester.h"
 #include "stack/qp/responder.h"
 #include "stack/qp/store.h"
+#include "stack/qp/ud.h"
 #include "stack/wire/parse.h"
 
 namespace verbena {
@@ -62,8 +64,11 @@ class DeviceImpl {
         clients(c.max_clients),
         pds(c.max_pd),
         cqs(c.max_cq),
+        srqs(c.max_srq),
         qps(c.max_qp),
-        qpn_base(kFirstQpn + static_cast<uint32_t>(c.seed % 0xF0) * 0x10000) {}
+        qpn_base(kFirstQpn + static_cast<uint32_t>(c.seed % 0xF0) * 0x10000) {
+    VERBENA_ASSERT(c.quantum_packets > 0 && c.window_packets > 0 && c.ack_every_packets > 0);
+  }
 
   Qp* find_qp(Qpn qpn) const { return qpn < qpn_base ? nullptr : qps.find(qpn - qpn_base); }
   Qp* own_qp(ClientId client, Qpn qpn) const {
@@ -74,9 +79,17 @@ class DeviceImpl {
     Cq* cq = cqs.find(id);
     return cq != nullptr && cq->client() == client ? cq : nullptr;
   }
+  Srq* own_srq(ClientId client, SrqId id) const {
+    Srq* srq = srqs.find(id);
+    return srq != nullptr && srq->client() == client ? srq : nullptr;
+  }
   Pd* own_pd(ClientId client, PdId id) const {
     Pd* pd = pds.find(id);
     return pd != nullptr && pd->client == client ? pd : nullptr;
+  }
+  bool is_own(const Gid& gid) const {
+    const std::vector<Gid>& gids = engine.config.gids;
+    return std::find(gids.begin(), gids.end(), gid) != gids.end();
   }
   Result<Mr> make_mr(ClientId client, const MrSpec& spec) const;
 
@@ -89,6 +102,7 @@ class DeviceImpl {
   IdTable<Client> clients;
   IdTable<Pd> pds;
   IdTable<Cq> cqs;
+  IdTable<Srq> srqs;
   IdTable<Qp> qps;
   Qpn qpn_base;
 };
@@ -116,6 +130,12 @@ void Device::detach_client(ClientId client) {
   flush_placement(d.engine);
   d.qps.for_each([&](uint32_t, Qp& qp) {
     if (qp.client == client) d.remove_qp(qp);
+  });
+  d.srqs.for_each([&](uint32_t id, Srq& srq) {
+    if (srq.client() == client) d.srqs.remove(id);
+  });
+  d.engine.ahs.for_each([&](uint32_t id, Ah& ah) {
+    if (ah.client == client) d.engine.ahs.remove(id);
   });
   d.cqs.for_each([&](uint32_t id, Cq& cq) {
     if (cq.client() == client) d.cqs.remove(id);
@@ -286,18 +306,21 @@ Result<Device::CreatedQp> Device::create_qp(ClientId client, const QpSpec& spec)
   if (owner == nullptr || pd == nullptr || send_cq == nullptr || recv_cq == nullptr) {
     return Status(EINVAL);
   }
-  if (spec.type != QpType::kRc) return Status(EOPNOTSUPP);
+  Srq* srq = spec.srq != 0 ? d.own_srq(client, spec.srq) : nullptr;
+  if (spec.srq != 0 && srq == nullptr) return Status(EINVAL);
+  if (spec.type != QpType::kRc && spec.type != QpType::kUd) return Status(EOPNOTSUPP);
   if (spec.region.bytes < spec.layout.region_bytes) return Status(EINVAL);
   if (d.qps.full() || owner->free_slots.empty()) return Status(ENOMEM);
   const Qpn qpn = d.qpn_base + d.qps.next_id();
   auto qp =
-      std::make_unique<Qp>(qpn, client, spec, send_cq, recv_cq, d.engine.config.max_msg_bytes);
+      std::make_unique<Qp>(qpn, client, spec, send_cq, recv_cq, srq, d.engine.config.max_msg_bytes);
   qp->doorbell_slot = owner->free_slots.front();
   owner->free_slots.pop();
   owner->doorbells[qp->doorbell_slot] = qp.get();
   ++send_cq->users;
   ++recv_cq->users;
   ++pd->users;
+  if (srq != nullptr) ++srq->users;
   ++owner->usage.qps;
   const CreatedQp created{qpn, qp->doorbell_slot};
   d.qps.add(std::move(qp));
@@ -313,6 +336,8 @@ void DeviceImpl::remove_qp(Qp& qp) {
     --owner->usage.qps;
   }
   --pds.find(qp.pd)->users;
+  give_back_recv(qp);
+  if (qp.srq != nullptr) --qp.srq->users;
   --qp.send_cq->users;
   --qp.recv_cq->users;
   qps.remove(qp.qpn - qpn_base);
@@ -339,6 +364,92 @@ Status Device::destroy_qp(ClientId client, Qpn qpn) {
   return kOk;
 }
 
+// ---- Shared receive queues and address handles ----
+
+Result<abi::SrqLayout> Device::srq_layout(const abi::CreateSrq& wanted) const {
+  const DeviceConfig& c = config();
+  if (wanted.max_wr == 0 || wanted.max_wr > c.max_qp_wr || wanted.max_sge > c.max_sge) {
+    return Status(EINVAL);
+  }
+  abi::SrqLayout layout{};
+  layout.depth = std::bit_ceil(wanted.max_wr);
+  layout.max_wr = layout.depth;
+  layout.max_sge = std::max(wanted.max_sge, 1U);
+  if (wanted.srq_limit > layout.max_wr) return Status(EINVAL);
+  layout.stride =
+      round_up(static_cast<uint32_t>(sizeof(abi::RecvWqe) + layout.max_sge * sizeof(abi::Sge)), 32);
+  layout.index_offset = abi::kSrqIndexOffset;
+  layout.slots_offset =
+      layout.index_offset + round_up(layout.depth * static_cast<uint32_t>(sizeof(uint32_t)), 64);
+  layout.region_bytes = layout.slots_offset + uint64_t{layout.depth} * layout.stride;
+  return layout;
+}
+
+Result<SrqId> Device::create_srq(ClientId client, const SrqSpec& spec) {
+  DeviceImpl& d = *impl_;
+  Pd* pd = d.own_pd(client, spec.pd);
+  if (pd == nullptr || spec.region.bytes < spec.layout.region_bytes) return Status(EINVAL);
+  if (d.srqs.full()) return Status(ENOMEM);
+  ++pd->users;
+  ++d.clients.find(client)->usage.srqs;
+  return d.srqs.add(std::make_unique<Srq>(d.srqs.next_id(), client, spec));
+}
+
+Status Device::modify_srq(ClientId client, SrqId id, const abi::SrqAttr& attr, uint32_t attr_mask) {
+  constexpr uint32_t kMaxWr = 1, kLimit = 2;  // enum ibv_srq_attr_mask
+  Srq* srq = impl_->own_srq(client, id);
+  if (srq == nullptr || (attr_mask & ~(kMaxWr | kLimit)) != 0) return Status(EINVAL);
+  if (attr_mask & kMaxWr) return Status(EOPNOTSUPP);
+  if (attr_mask & kLimit) {
+    if (attr.srq_limit > srq->layout().max_wr) return Status(EINVAL);
+    srq->arm_limit(attr.srq_limit);
+  }
+  return kOk;
+}
+
+Result<abi::SrqAttr> Device::query_srq(ClientId client, SrqId id) const {
+  const Srq* srq = impl_->own_srq(client, id);
+  if (srq == nullptr) return Status(EINVAL);
+  return abi::SrqAttr{srq->layout().max_wr, srq->layout().max_sge, srq->limit(), 0};
+}
+
+Status Device::destroy_srq(ClientId client, SrqId id) {
+  DeviceImpl& d = *impl_;
+  const Srq* srq = d.own_srq(client, id);
+  if (srq == nullptr) return Status(EINVAL);
+  if (srq->users != 0) return Status(EBUSY);
+  --d.pds.find(srq->pd())->users;
+  --d.clients.find(client)->usage.srqs;
+  d.srqs.remove(id);
+  return kOk;
+}
+
+Result<AhId> Device::create_ah(ClientId client, const abi::CreateAh& wanted) {
+  DeviceImpl& d = *impl_;
+  Pd* pd = d.own_pd(client, wanted.pd);
+  if (pd == nullptr) return Status(EINVAL);
+  const Result<wire::Path> path = qp_control::resolve(d.engine, wanted);
+  if (!path.ok()) return path.status();
+  if (d.engine.ahs.full()) return Status(ENOMEM);
+  ++pd->users;
+  ++d.clients.find(client)->usage.ahs;
+  auto ah = std::make_unique<Ah>();
+  ah->client = client;
+  ah->pd = wanted.pd;
+  ah->path = *path;
+  return d.engine.ahs.add(std::move(ah));
+}
+
+Status Device::destroy_ah(ClientId client, AhId id) {
+  DeviceImpl& d = *impl_;
+  const Ah* ah = d.engine.ahs.find(id);
+  if (ah == nullptr || ah->client != client) return Status(EINVAL);
+  --d.pds.find(ah->pd)->users;
+  --d.clients.find(client)->usage.ahs;
+  d.engine.ahs.remove(id);
+  return kOk;
+}
+
 // ---- Data path ----
 
 void DeviceImpl::deliver(const wire::ParsedPacket& packet) {
@@ -351,9 +462,14 @@ void DeviceImpl::deliver(const wire::ParsedPacket& packet) {
   if ((packet.pkey & 0x7FFF) != 0x7FFF) return stats.drop(DropReason::kBadPkey);
   Qp* qp = find_qp(packet.dest_qpn);
   if (qp == nullptr) return stats.drop(DropReason::kUnknownQp);
-  if (packet.info->transport != Transport::kRc) return stats.drop(DropReason::kWrongTransport);
+  const Transport expected = qp->type == QpType::kUd ? Transport::kUd : Transport::kRc;
+  if (packet.info->transport != expected) return stats.drop(DropReason::kWrongTransport);
   if (qp->state == QpState::kReset || qp->state == QpState::kInit) {
     return stats.drop(DropReason::kQpState);
+  }
+  if (qp->type == QpType::kUd) {
+    if (!is_own(packet.dest_gid)) return stats.drop(DropReason::kWrongAddress);
+    return ud::on_packet(engine, *qp, packet);
   }
   if (packet.source_gid != qp->path.dest_gid || packet.dest_gid != qp->path.source_gid) {
     return stats.drop(DropReason::kWrongAddress);

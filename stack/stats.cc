@@ -44,6 +44,10 @@ std::string_view drop_reason_name(DropReason reason) {
       return "repeated_gap";
     case DropReason::kReservedSyndrome:
       return "reserved_syndrome";
+    case DropReason::kBadQkey:
+      return "bad_qkey";
+    case DropReason::kNoReceive:
+      return "no_receive";
     case DropReason::kCount:
       break;
   }

@@ -33,6 +33,8 @@ enum class DropReason : uint8_t {
   kMemoryLater,        // client memory not ready; the peer will send it again
   kRepeatedGap,        // ahead of the expected PSN and already NAKed (RC-RSP-1)
   kReservedSyndrome,   // RC-REQ-15
+  kBadQkey,            // UD-4
+  kNoReceive,          // UD: no receive work request (UD-7)
   kCount,
 };
 

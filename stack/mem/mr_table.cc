@@ -3,10 +3,10 @@
 namespace verbena {
 
 MrTable::MrTable(uint32_t capacity, uint64_t seed)
-    : table_(capacity), variant_(static_cast<uint8_t>(seed)) {}
+    : table_(capacity), variants_(capacity + 1, static_cast<uint8_t>(seed)) {}
 
 Key MrTable::next_key(uint32_t index) {
-  return index << 8 | ++variant_;
+  return index << 8 | ++variants_[index];
 }
 
 Result<Key> MrTable::add(const Mr& mr) {
@@ -21,8 +21,7 @@ Result<Key> MrTable::add(const Mr& mr) {
 Key MrTable::replace(Key key, const Mr& mr) {
   Mr* old = table_.find(key >> 8);
   VERBENA_ASSERT(old != nullptr && old->key == key);
-  Key fresh = next_key(key >> 8);
-  if (fresh == key) fresh = next_key(key >> 8);  // the variant came full circle
+  const Key fresh = next_key(key >> 8);
   *old = mr;
   old->key = fresh;
   return fresh;

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "stack/base/id_table.h"
 #include "stack/base/result.h"
@@ -68,7 +69,7 @@ class MrTable {
   Key next_key(uint32_t index);
 
   IdTable<Mr> table_;
-  uint8_t variant_;
+  std::vector<uint8_t> variants_;  // by index, the one last given out
 };
 
 }  // namespace verbena

@@ -11,6 +11,8 @@ namespace verbena::completer {
 namespace {
 
 constexpr uint32_t kInfiniteRnrRetries = 7;  // RC-REQ-41
+// Until client memory that was not ready is tried again.
+constexpr DurationNs kMemoryPause = 100'000;
 
 void restart_ack_timer(Engine& engine, Qp& qp) {
   const bool outstanding = qp.req.una != qp.req.sent;
@@ -59,12 +61,6 @@ void move_cursor_past(Qp& qp) {
   if (wr.is_read() || wr.packets == 0) return;
   const int32_t acked = req.una - wr.first_psn;
   if (acked > 0) req.cursor_packet = std::max(req.cursor_packet, static_cast<uint32_t>(acked));
-}
-
-void report_drained(Engine& engine, Qp& qp) {
-  if (qp.state != QpState::kSqd || !requester::drained(qp) || qp.req.drain_reported) return;
-  qp.req.drain_reported = true;
-  if (qp.attr.en_sqd_async_notify) engine.async_event(qp, AsyncEventType::kSqDrained);
 }
 
 void retire_head(Engine& engine, Qp& qp, const SendWr& wr) {
@@ -176,7 +172,7 @@ bool response_fits(const Qp& qp, const SendWr& wr, const wire::ParsedPacket& pac
 CopyResult scatter(Engine& engine, Qp& qp, uint32_t index, const wire::ParsedPacket& packet) {
   const SendWr& wr = qp.sq.at(index);
   const Placement::Owner owner{&qp, true, packet.psn};
-  return scatter_to_sges(engine, owner, qp.sq.sges(index), uint64_t{wr.responses} * qp.mtu,
+  return scatter_to_sges(engine, owner, qp.pd, qp.sq.sges(index), uint64_t{wr.responses} * qp.mtu,
                          packet.payload);
 }
 
@@ -255,13 +251,16 @@ void on_store_failed(Engine& engine, Qp& qp, MemResult result) {
   if (!qp.sends_requests() || req.read_count == 0) return;
   SendWr& wr = qp.sq.at(req.oldest_read());
   if (result == MemResult::kLater) {
-    // Ask for the whole READ again when the timer comes; none of it was reported.
+    // Ask for the whole READ again after a pause; none of it was reported, and no retry is spent.
     engine.stats.drop(DropReason::kMemoryLater);
     req.read_psns += wr.responses;
     wr.responses = 0;
     wr.recovering = true;
     req.una = wr.first_psn;
-    restart_ack_timer(engine, qp);
+    requester::go_back(engine, qp, wr.first_psn);
+    req.hold_until = std::max(req.hold_until, engine.now + kMemoryPause);
+    req.ack_deadline = kNever;
+    engine.arm_timer(qp);
     return;
   }
   if (acknowledge(engine, qp, wr.first_psn - 1)) {

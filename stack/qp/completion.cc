@@ -31,10 +31,14 @@ void push_send(Engine& engine, Qp& qp, uint32_t index, const SendWr* wr, abi::Wc
   push(engine, qp, *qp.send_cq, completion);
 }
 
+abi::CqeKind recv_kind(const Qp& qp) {
+  return qp.srq != nullptr ? abi::kCqeSrqRecv : abi::kCqeRecv;
+}
+
 void push_recv_error(Engine& engine, Qp& qp, uint32_t index, abi::WcStatus status,
                      abi::VendorErr vendor) {
   Completion completion;
-  completion.kind = abi::kCqeRecv;
+  completion.kind = recv_kind(qp);
   completion.opcode = abi::WcOpcode::kRecv;
   completion.wqe_index = index;
   completion.qpn = qp.qpn;
@@ -81,14 +85,15 @@ void complete_recv(Engine& engine, Qp& qp, const Received& received) {
   VERBENA_ASSERT(qp.resp.at.recv_held);
   qp.resp.at.recv_held = false;
   Completion completion;
-  completion.kind = abi::kCqeRecv;
+  completion.kind = recv_kind(qp);
   completion.opcode = received.opcode;
   completion.wqe_index = qp.resp.at.recv.index;
   completion.qpn = qp.qpn;
-  completion.src_qpn = qp.attr.dest_qp_num;
+  completion.src_qpn = received.src_qpn;
   completion.byte_len = received.byte_len;
   completion.imm_wire = received.imm_wire;
-  completion.flags = received.has_imm ? abi::kWcWithImm : 0;
+  completion.flags = static_cast<uint8_t>((received.has_imm ? abi::kWcWithImm : 0) |
+                                          (received.has_grh ? abi::kWcGrh : 0));
   completion.solicited = received.solicited;
   push(engine, qp, *qp.recv_cq, completion);
 }
@@ -98,6 +103,12 @@ void fail_recv(Engine& engine, Qp& qp, abi::WcStatus status, abi::VendorErr vend
   qp.resp.at.recv_held = false;
   ++engine.stats.resp_cqe_error;
   push_recv_error(engine, qp, qp.resp.at.recv.index, status, vendor);
+}
+
+void report_drained(Engine& engine, Qp& qp) {
+  if (qp.state != QpState::kSqd || !qp.sq.empty() || qp.req.drain_reported) return;
+  qp.req.drain_reported = true;
+  if (qp.attr.en_sqd_async_notify) engine.async_event(qp, AsyncEventType::kSqDrained);
 }
 
 void stop_requester(Engine& engine, Qp& qp) {
@@ -117,6 +128,8 @@ void enter_error(Engine& engine, Qp& qp) {
   qp.header().flushing.store(1, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);
   flush_queues(engine, qp);
+  // Nothing more will be taken from the shared receive queue (QP-ERR-4).
+  if (qp.srq != nullptr) engine.async_event(qp, AsyncEventType::kQpLastWqeReached);
 }
 
 void flush_queues(Engine& engine, Qp& qp) {
@@ -138,7 +151,7 @@ void flush_queues(Engine& engine, Qp& qp) {
     push_recv_error(engine, qp, qp.resp.at.recv.index, abi::WcStatus::kWrFlush,
                     abi::VendorErr::kFlushed);
   }
-  if (qp.rq.tail(tail)) {
+  if (qp.srq == nullptr && qp.rq.tail(tail)) {
     for (; qp.rq.head != tail; ++qp.rq.head) {
       ++engine.stats.resp_cqe_flush_error;
       push_recv_error(engine, qp, qp.rq.head, abi::WcStatus::kWrFlush, abi::VendorErr::kFlushed);

@@ -30,7 +30,9 @@ struct Received {
   uint32_t imm_wire = 0;
   abi::WcOpcode opcode = abi::WcOpcode::kRecv;
   bool has_imm = false;
+  bool has_grh = false;
   bool solicited = false;
+  Qpn src_qpn = 0;
 };
 // Completes the held receive work request.
 void complete_recv(Engine& engine, Qp& qp, const Received& received);
@@ -44,6 +46,9 @@ void flush_queues(Engine& engine, Qp& qp);
 
 // A client broke its own ring: the queue pair ends.
 void broken_ring(Engine& engine, Qp& qp);
+
+// In SQD: sends the event when all that was started is complete (QP-ERR-6).
+void report_drained(Engine& engine, Qp& qp);
 
 // Stops timers and waits of the requester.
 void stop_requester(Engine& engine, Qp& qp);

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "stack/base/id_table.h"
 #include "stack/base/timer_heap.h"
 #include "stack/config.h"
 #include "stack/cq/event_queue.h"
@@ -19,12 +20,20 @@
 
 namespace verbena {
 
+// An address handle: where datagrams go.
+struct Ah {
+  ClientId client = 0;
+  PdId pd = 0;
+  wire::Path path;
+};
+
 struct Engine {
   explicit Engine(const DeviceConfig& c)
       : config(c),
         mrs(c.max_mr, c.seed),
         events(size_t{c.max_cq} * 2 + size_t{c.max_qp} * 4),
-        timers(c.max_qp) {}
+        timers(c.max_qp),
+        ahs(c.max_ah) {}
 
   // The queue pair may have something to send.
   void activate(Qp& qp) {
@@ -79,6 +88,7 @@ struct Engine {
   MrTable mrs;
   EventQueue events;
   TimerHeap timers;
+  IdTable<Ah> ahs;
   Placement placement;
   FrameBatch frames;  // empty between uses
   Timestamp now = 0;

@@ -1,8 +1,9 @@
-// Qp: one reliable-connected queue pair, as plain state.
+// Qp: one queue pair, reliable-connected or unreliable-datagram, as plain state.
 //
 // The code that works on it is split by job, as in every RoCE implementation: Requester (send
 // queue -> request packets), Completer (responses -> retired work requests, recovery), Responder
-// (requests -> memory, receive completions, responses). QpControl moves it between states.
+// (requests -> memory, receive completions, responses), ud (datagrams both ways). QpControl moves
+// it between states.
 #pragma once
 
 #include <array>
@@ -12,6 +13,7 @@
 #include "stack/base/timer_heap.h"
 #include "stack/cq/cq.h"
 #include "stack/objects.h"
+#include "stack/qp/srq.h"
 #include "stack/qp/work_queue.h"
 #include "stack/wire/emit.h"
 #include "stack/wire/psn.h"
@@ -107,7 +109,8 @@ struct ResponderState {
 };
 
 struct Qp {
-  Qp(Qpn number, ClientId owner, const QpSpec& spec, Cq* send, Cq* recv, uint32_t max_msg_bytes)
+  Qp(Qpn number, ClientId owner, const QpSpec& spec, Cq* send, Cq* recv, Srq* shared,
+     uint32_t max_msg_bytes)
       : qpn(number),
         client(owner),
         pd(spec.pd),
@@ -118,6 +121,8 @@ struct Qp {
         region(spec.region),
         send_cq(send),
         recv_cq(recv),
+        srq(shared),
+        srq_sges(shared != nullptr ? std::make_unique<abi::Sge[]>(shared->max_sge()) : nullptr),
         sq(spec.layout, spec.region, max_msg_bytes),
         rq(spec.layout, spec.region) {
     timer.owner = this;
@@ -142,6 +147,8 @@ struct Qp {
   Region region;
   Cq* send_cq;
   Cq* recv_cq;
+  Srq* srq;                              // null: receives come from `rq`
+  std::unique_ptr<abi::Sge[]> srq_sges;  // of the held receive work request
 
   QpState state = QpState::kReset;
   abi::QpAttr attr{};  // as set by modify

@@ -4,6 +4,7 @@
 
 #include "stack/qp/completion.h"
 #include "stack/qp/qp_state.h"
+#include "stack/qp/recv.h"
 #include "stack/qp/requester.h"
 
 namespace verbena::qp_control {
@@ -48,26 +49,15 @@ const MacAddr* find_mac(const DeviceConfig& config, const Gid& gid) {
   return nullptr;
 }
 
-// RoCE needs a global route header's addresses (Annex A17).
-Result<wire::Path> resolve(const Engine& engine, const abi::QpAttr& attr) {
-  const DeviceConfig& config = engine.config;
-  if (!attr.ah_is_global || attr.ah_sgid_index >= config.gids.size()) return Status(EINVAL);
-  if (attr.ah_port_num != 0 && attr.ah_port_num != 1) return Status(EINVAL);
-  wire::Path path;
-  path.source_gid = config.gids[attr.ah_sgid_index];
-  for (size_t i = 0; i < path.dest_gid.bytes.size(); ++i) {
-    path.dest_gid.bytes[i] = attr.ah_dgid[i];
-  }
-  if (path.source_gid.is_zero() || path.dest_gid.is_zero()) return Status(EINVAL);
-  if (path.source_gid.is_ipv4() != path.dest_gid.is_ipv4()) return Status(EINVAL);
-  const MacAddr* mac = find_mac(config, path.dest_gid);
-  if (mac == nullptr) return Status(EHOSTUNREACH);
-  path.source_mac = config.mac;
-  path.dest_mac = *mac;
-  path.traffic_class = static_cast<uint8_t>(attr.ah_traffic_class);
-  path.flow_label = attr.ah_flow_label & 0xFFFFF;
-  path.hop_limit = kHopLimit;
-  return path;
+abi::CreateAh address_of(const abi::QpAttr& attr) {
+  abi::CreateAh address{};
+  address.is_global = attr.ah_is_global;
+  address.sgid_index = attr.ah_sgid_index;
+  address.traffic_class = attr.ah_traffic_class;
+  address.flow_label = attr.ah_flow_label;
+  address.port_num = attr.ah_port_num;
+  for (size_t i = 0; i < sizeof address.dgid; ++i) address.dgid[i] = attr.ah_dgid[i];
+  return address;
 }
 
 void copy_av(abi::QpAttr& to, const abi::QpAttr& from) {
@@ -109,6 +99,7 @@ void copy_given(abi::QpAttr& to, const abi::QpAttr& from, uint32_t mask) {
 
 void reset(Engine& engine, Qp& qp) {
   engine.forget(qp);
+  give_back_recv(qp);
   qp.state = QpState::kReset;
   qp.attr = {};
   qp.path = {};
@@ -147,13 +138,28 @@ void enter(Engine& engine, Qp& qp, QpState to) {
   qp.state = to;
 }
 
-void report_if_drained(Engine& engine, Qp& qp) {
-  if (qp.state != QpState::kSqd || qp.req.drain_reported || !requester::drained(qp)) return;
-  qp.req.drain_reported = true;
-  if (qp.attr.en_sqd_async_notify) engine.async_event(qp, AsyncEventType::kSqDrained);
-}
-
 }  // namespace
+
+Result<wire::Path> resolve(const Engine& engine, const abi::CreateAh& address) {
+  const DeviceConfig& config = engine.config;
+  if (!address.is_global || address.sgid_index >= config.gids.size()) return Status(EINVAL);
+  if (address.port_num != 0 && address.port_num != 1) return Status(EINVAL);
+  wire::Path path;
+  path.source_gid = config.gids[address.sgid_index];
+  for (size_t i = 0; i < path.dest_gid.bytes.size(); ++i) {
+    path.dest_gid.bytes[i] = address.dgid[i];
+  }
+  if (path.source_gid.is_zero() || path.dest_gid.is_zero()) return Status(EINVAL);
+  if (path.source_gid.is_ipv4() != path.dest_gid.is_ipv4()) return Status(EINVAL);
+  const MacAddr* mac = find_mac(config, path.dest_gid);
+  if (mac == nullptr) return Status(EHOSTUNREACH);
+  path.source_mac = config.mac;
+  path.dest_mac = *mac;
+  path.traffic_class = static_cast<uint8_t>(address.traffic_class);
+  path.flow_label = address.flow_label & 0xFFFFF;
+  path.hop_limit = kHopLimit;
+  return path;
+}
 
 Status modify(Engine& engine, Qp& qp, const abi::QpAttr& attr, uint32_t mask) {
   if ((mask & kAttrCurState) && attr.cur_qp_state != static_cast<uint32_t>(qp.state)) {
@@ -170,7 +176,7 @@ Status modify(Engine& engine, Qp& qp, const abi::QpAttr& attr, uint32_t mask) {
   if (leaves_sqd && !requester::drained(qp)) return Status(EINVAL);
 
   if (mask & kAttrAv) {
-    const Result<wire::Path> path = resolve(engine, attr);
+    const Result<wire::Path> path = resolve(engine, address_of(attr));
     if (!path.ok()) return path.status();
     qp.path = *path;
     copy_av(qp.attr, attr);
@@ -191,7 +197,7 @@ Status modify(Engine& engine, Qp& qp, const abi::QpAttr& attr, uint32_t mask) {
     qp.attr.en_sqd_async_notify = 0;
   }
   enter(engine, qp, to);
-  report_if_drained(engine, qp);
+  report_drained(engine, qp);
   return kOk;
 }
 

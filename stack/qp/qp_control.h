@@ -11,6 +11,10 @@ namespace verbena::qp_control {
 // when the destination GID has no known neighbor.
 Status modify(Engine& engine, Qp& qp, const abi::QpAttr& attr, uint32_t mask);
 
+// The way to an address: EINVAL, or EHOSTUNREACH when its GID has no known neighbor. RoCE needs the
+// addresses of a global route header (Annex A17).
+Result<wire::Path> resolve(const Engine& engine, const abi::CreateAh& address);
+
 abi::QpAttr query(const Qp& qp);
 
 }  // namespace verbena::qp_control

@@ -1,10 +1,11 @@
 #include "stack/qp/requester.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "stack/mem/sg_copy.h"
 #include "stack/qp/completion.h"
+#include "stack/qp/gather.h"
+#include "stack/qp/ud.h"
 #include "stack/wire/syndrome.h"
 
 namespace verbena::requester {
@@ -32,7 +33,9 @@ bool fetch_next(Engine& engine, Qp& qp) {
   const WqeCheck check = sq.fetch(wr);
   wr.first_psn = qp.req.next_psn;
   ++sq.fetched;
-  if (check != WqeCheck::kGood || (wr.is_read() && qp.attr.max_rd_atomic == 0)) {
+  const bool possible =
+      qp.type == QpType::kUd ? wr.is_send() : !wr.is_read() || qp.attr.max_rd_atomic != 0;
+  if (check != WqeCheck::kGood || !possible) {
     ++engine.stats.malformed_wqe;
     const auto status =
         check == WqeCheck::kTooLong ? abi::WcStatus::kLocLen : abi::WcStatus::kLocQpOp;
@@ -45,7 +48,7 @@ bool fetch_next(Engine& engine, Qp& qp) {
     fail_send_in_order(engine, qp, index, abi::WcStatus::kLocProt, sges.vendor);
     return false;
   }
-  wr.packets = std::max(1U, (wr.length + qp.mtu - 1) / qp.mtu);
+  wr.packets = qp.type == QpType::kUd ? 1 : std::max(1U, (wr.length + qp.mtu - 1) / qp.mtu);
   qp.req.next_psn += wr.packets;
   return true;
 }
@@ -130,13 +133,6 @@ wire::PacketSpec request_packet(Engine& engine, const Qp& qp, const SendWr& wr, 
   return spec;
 }
 
-void copy_inline(const uint8_t* data, std::span<const MutableBytes> to) {
-  for (const MutableBytes& piece : to) {
-    std::memcpy(piece.data, data, piece.size);
-    data += piece.size;
-  }
-}
-
 // Packets in flight, not counting the responses that READs wait for.
 uint32_t in_flight(const Qp& qp, Psn psn) {
   const int32_t psns = psn - qp.req.una - static_cast<int32_t>(qp.req.read_psns);
@@ -164,17 +160,12 @@ Turn send_packets(Engine& engine, Qp& qp, SendWr& wr, uint32_t budget, uint32_t&
   const uint32_t count = frames.count();
   if (count == 0) return Turn::kSinkFull;
   const uint64_t offset = uint64_t{start} * qp.mtu;
-  if (wr.is_inline()) {
-    copy_inline(qp.sq.inline_data(qp.req.cursor) + offset, frames.payloads());
-  } else if (wr.length != 0) {
-    const CopyResult copy =
-        gather(engine.mrs, qp.pd, qp.sq.sges(qp.req.cursor), offset, frames.payloads());
-    if (!copy.ok()) {
-      frames.release(*engine.sink);
-      if (copy.kind == CopyResult::Kind::kLater) return Turn::kLater;
-      fail_send_in_order(engine, qp, qp.req.cursor, abi::WcStatus::kLocProt, copy.vendor);
-      return Turn::kIdle;
-    }
+  const CopyResult copy = gather_message(engine, qp, wr, qp.req.cursor, offset, frames.payloads());
+  if (!copy.ok()) {
+    frames.release(*engine.sink);
+    if (copy.kind == CopyResult::Kind::kLater) return Turn::kLater;
+    fail_send_in_order(engine, qp, qp.req.cursor, abi::WcStatus::kLocProt, copy.vendor);
+    return Turn::kIdle;
   }
   frames.commit(*engine.sink, engine.stats);
   note_sent(engine, qp, first, count, count);
@@ -182,6 +173,12 @@ Turn send_packets(Engine& engine, Qp& qp, SendWr& wr, uint32_t budget, uint32_t&
   qp.req.cursor_packet += count;
   if (qp.req.cursor_packet == wr.packets) advance_cursor(qp);
   return count < wanted ? Turn::kSinkFull : Turn::kMore;
+}
+
+Turn send_one(Engine& engine, Qp& qp, SendWr& wr, uint32_t budget, uint32_t& sent) {
+  if (qp.type == QpType::kUd) return ud::send_datagram(engine, qp, sent);
+  if (wr.is_read()) return send_read(engine, qp, wr, sent);
+  return send_packets(engine, qp, wr, budget, sent);
 }
 
 }  // namespace
@@ -194,8 +191,7 @@ Turn send(Engine& engine, Qp& qp, uint32_t budget, uint32_t& sent) {
     if (req.failed && req.cursor == req.failed_index) return Turn::kIdle;
     SendWr& wr = qp.sq.at(req.cursor);
     if (!may_start(qp, wr)) return Turn::kIdle;
-    const Turn turn =
-        wr.is_read() ? send_read(engine, qp, wr, sent) : send_packets(engine, qp, wr, budget, sent);
+    const Turn turn = send_one(engine, qp, wr, budget, sent);
     if (turn != Turn::kMore) return turn;
   }
   return Turn::kMore;

@@ -4,6 +4,7 @@
 
 #include "stack/qp/completion.h"
 #include "stack/qp/read_replies.h"
+#include "stack/qp/recv.h"
 #include "stack/qp/store.h"
 #include "stack/wire/syndrome.h"
 
@@ -161,15 +162,13 @@ Step check_resources(Engine& engine, Qp& qp, const ParsedPacket& packet) {
                               : info.operation == Operation::kWrite && info.has_imm;
   ResponderProgress& at = qp.resp.at;
   if (!needs_recv || at.recv_held) return Step::kContinue;
-  switch (qp.rq.take(at.recv)) {
+  switch (take_recv(engine, qp)) {
     case RecvQueue::Take::kTaken:
-      at.recv_held = true;
       return Step::kContinue;
     case RecvQueue::Take::kEmpty:
       rnr_nak(engine, qp, packet.psn);
       return Step::kDone;
     case RecvQueue::Take::kMalformed:
-      at.recv_held = true;
       ++engine.stats.malformed_wqe;
       refuse_recv(engine, qp, packet.psn, NakCode::kRemoteOperational, abi::WcStatus::kLocQpOp,
                   abi::VendorErr::kBadWqe);
@@ -215,8 +214,8 @@ Step execute_send(Engine& engine, Qp& qp, const ParsedPacket& packet) {
                 abi::VendorErr::kRecvTooShort);
     return Step::kDone;
   }
-  const CopyResult copy = scatter_to_sges(engine, {&qp, false, packet.psn}, qp.rq.sges(at.recv),
-                                          at.offset, packet.payload);
+  const CopyResult copy = scatter_to_sges(engine, {&qp, false, packet.psn}, recv_pd(qp),
+                                          recv_sges(qp), at.offset, packet.payload);
   if (copy.kind == CopyResult::Kind::kLater) return Step::kDone;
   if (!copy.ok()) {
     refuse_recv(engine, qp, packet.psn, NakCode::kRemoteOperational, abi::WcStatus::kLocProt,
@@ -271,6 +270,7 @@ Step complete(Engine& engine, Qp& qp, const ParsedPacket& packet) {
   received.imm_wire = packet.imm_wire;
   received.has_imm = info.has_imm;
   received.solicited = packet.solicited;
+  received.src_qpn = qp.attr.dest_qp_num;
   if (info.operation == Operation::kWrite) {
     received.opcode = abi::WcOpcode::kRecvWriteImm;
     received.byte_len = at.write_total;
@@ -355,7 +355,8 @@ Turn send(Engine& engine, Qp& qp, uint32_t budget, uint32_t& sent) {
   ResponderState& resp = qp.resp;
   Turn turn = Turn::kMore;
   // An ACK for what came before the first unanswered READ need not wait for its data.
-  if (resp.ack_pending && read_replies::acks_before_pending(qp, resp.ack_psn)) {
+  if (resp.ack_pending && !resp.nak_pending &&
+      read_replies::acks_before_pending(qp, resp.ack_psn)) {
     turn = send_ack(engine, qp, sent);
     if (turn != Turn::kMore) return turn;
   }
@@ -383,13 +384,17 @@ Turn send(Engine& engine, Qp& qp, uint32_t budget, uint32_t& sent) {
 void on_store_failed(Engine& engine, Qp& qp, Psn psn, MemResult result) {
   if (qp.state == QpState::kErr) return;
   if (result == MemResult::kLater) {
-    // As if the packets had been lost; the peer's timer brings them again.
+    // As if no receive had been there: the peer waits a little and sends from here on again. (A
+    // silent drop would cost it its timeout and one of its retries each time.)
     engine.stats.drop(DropReason::kMemoryLater);
+    // A receive taken since then stays with the message, which comes again.
+    qp.resp.checkpoint.recv_held = qp.resp.at.recv_held;
+    qp.resp.checkpoint.recv = qp.resp.at.recv;
     qp.resp.at = qp.resp.checkpoint;
     qp.resp.gap_naked = true;
-    if (qp.resp.ack_pending && !qp.resp.ack_psn.before(qp.resp.at.epsn)) {
-      qp.resp.ack_psn = qp.resp.at.epsn - 1;
-    }
+    qp.resp.ack_pending = false;  // the NAK acknowledges what is before
+    note_nak(engine, qp, qp.resp.at.epsn,
+             rnr_syndrome(static_cast<uint8_t>(qp.attr.min_rnr_timer)));
     return;
   }
   qp.resp.ack_pending = false;

@@ -4,6 +4,7 @@
 
 #include "stack/qp/completer.h"
 #include "stack/qp/responder.h"
+#include "stack/qp/ud.h"
 
 namespace verbena {
 
@@ -12,7 +13,9 @@ Qp* flush_placement(Engine& engine) {
   const Placement::Owner owner = engine.placement.owner();
   const MemResult result = engine.placement.flush();
   if (result == MemResult::kDone) return nullptr;
-  if (owner.response) {
+  if (owner.qp->type == QpType::kUd) {
+    ud::on_store_failed(engine, *owner.qp, result);
+  } else if (owner.response) {
     completer::on_store_failed(engine, *owner.qp, result);
   } else {
     responder::on_store_failed(engine, *owner.qp, owner.psn, result);
@@ -29,7 +32,7 @@ bool store(Engine& engine, const Placement::Owner& owner, const Translation& whe
   return true;
 }
 
-CopyResult scatter_to_sges(Engine& engine, const Placement::Owner& owner,
+CopyResult scatter_to_sges(Engine& engine, const Placement::Owner& owner, PdId pd,
                            std::span<const abi::Sge> sges, uint64_t offset,
                            std::span<const uint8_t> bytes) {
   for (const abi::Sge& sge : sges) {
@@ -40,8 +43,8 @@ CopyResult scatter_to_sges(Engine& engine, const Placement::Owner& owner,
     }
     const uint64_t take = std::min<uint64_t>(sge.length - offset, bytes.size());
     Translation where;
-    const MrError error = engine.mrs.translate(sge.lkey, owner.qp->pd, sge.va + offset, take,
-                                               kAccessLocalWrite, where);
+    const MrError error =
+        engine.mrs.translate(sge.lkey, pd, sge.va + offset, take, kAccessLocalWrite, where);
     if (error != MrError::kNone) {
       return {CopyResult::Kind::kError, error == MrError::kOutOfRange ? abi::VendorErr::kLocalRange
                                                                       : abi::VendorErr::kBadLkey};

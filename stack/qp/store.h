@@ -20,9 +20,9 @@ Qp* flush_placement(Engine& engine);
 bool store(Engine& engine, const Placement::Owner& owner, const Translation& where,
            std::span<const uint8_t> bytes);
 
-// Adds `bytes` at `offset` of the message that `sges` describe. Bytes beyond their end are an error
-// of the caller. kLater: as false from store().
-CopyResult scatter_to_sges(Engine& engine, const Placement::Owner& owner,
+// Adds `bytes` at `offset` of the message that `sges` describe, as protection domain `pd` may.
+// Bytes beyond their end are an error of the caller. kLater: as false from store().
+CopyResult scatter_to_sges(Engine& engine, const Placement::Owner& owner, PdId pd,
                            std::span<const abi::Sge> sges, uint64_t offset,
                            std::span<const uint8_t> bytes);
 

@@ -44,6 +44,9 @@ WqeCheck SendQueue::fetch(SendWr& wr) {
   wr.imm_wire = wqe.imm_wire;
   wr.rkey = wqe.rkey;
   wr.remote_va = wqe.remote_va;
+  wr.ah = wqe.ah;
+  wr.remote_qpn = wqe.remote_qpn;
+  wr.remote_qkey = wqe.remote_qkey;
   if (!wr.is_send() && !wr.is_write() && !wr.is_read()) return WqeCheck::kBadOpcode;
   if (wr.is_inline()) {
     if (wr.is_read()) return WqeCheck::kBadOpcode;
@@ -71,6 +74,17 @@ const uint8_t* SendQueue::inline_data(uint32_t index) const {
   return slot(index) + sizeof(abi::SendWqe);
 }
 
+bool copy_recv_wqe(const uint8_t* entry, uint32_t max_sge, abi::Sge* sges, RecvWr& wr) {
+  abi::RecvWqe wqe;
+  std::memcpy(&wqe, entry, sizeof wqe);
+  wr = RecvWr{};
+  if (wqe.num_sge > max_sge) return false;
+  wr.num_sge = wqe.num_sge;
+  std::memcpy(sges, entry + sizeof wqe, wr.num_sge * sizeof(abi::Sge));
+  for (uint32_t i = 0; i < wr.num_sge; ++i) wr.length += sges[i].length;
+  return true;
+}
+
 RecvQueue::RecvQueue(const abi::QpLayout& layout, Region region)
     : region_(region),
       offset_(layout.rq_offset),
@@ -89,15 +103,9 @@ RecvQueue::Take RecvQueue::take(RecvWr& wr) {
   if (!tail(tail_now)) return Take::kBrokenRing;
   if (tail_now == head) return Take::kEmpty;
   const uint8_t* slot = region_.base + offset_ + uint64_t{head & (depth_ - 1)} * stride_;
-  abi::RecvWqe wqe;
-  std::memcpy(&wqe, slot, sizeof wqe);
-  wr = RecvWr{};
+  const bool good = copy_recv_wqe(slot, max_sge_, sges_.get(), wr);
   wr.index = head++;
-  if (wqe.num_sge > max_sge_) return Take::kMalformed;
-  wr.num_sge = wqe.num_sge;
-  std::memcpy(sges_.get(), slot + sizeof wqe, wr.num_sge * sizeof(abi::Sge));
-  for (uint32_t i = 0; i < wr.num_sge; ++i) wr.length += sges_[i].length;
-  return Take::kTaken;
+  return good ? Take::kTaken : Take::kMalformed;
 }
 
 }  // namespace verbena

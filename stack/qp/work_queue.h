@@ -26,6 +26,10 @@ struct SendWr {
   uint32_t imm_wire = 0;
   Key rkey = 0;
   uint64_t remote_va = 0;
+  // UD only.
+  AhId ah = 0;
+  Qpn remote_qpn = 0;
+  uint32_t remote_qkey = 0;
   // PSNs taken: first_psn ... first_psn + packets - 1. A READ takes those of its responses.
   Psn first_psn;
   uint32_t packets = 0;
@@ -100,6 +104,9 @@ struct RecvWr {
   uint32_t num_sge = 0;
   uint64_t length = 0;  // bytes of all SGEs
 };
+
+// Copies a receive entry and its SGEs. False if it breaks a rule.
+bool copy_recv_wqe(const uint8_t* entry, uint32_t max_sge, abi::Sge* sges, RecvWr& wr);
 
 class RecvQueue {
  public:
