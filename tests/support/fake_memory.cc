@@ -57,6 +57,7 @@ MemResult FakeMemory::read(uint64_t va, std::span<const MutableBytes> to) {
 
 MemResult FakeMemory::write(uint64_t va, std::span<const ConstBytes> from, bool ordered) {
   MemResult result;
+  if (on_write) on_write();
   if (intercepted(Access::kWrite, result)) return result;
   uint64_t total = 0;
   for (const ConstBytes& piece : from) total += piece.size;

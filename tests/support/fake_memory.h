@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -40,6 +41,9 @@ class FakeMemory : public ClientMemory {
 
   // The next `count` accesses of that kind answer `result` and copy nothing.
   void answer_next(MemResult result, uint32_t count, Access access = Access::kBoth);
+
+  // Called at each write, before it is made.
+  std::function<void()> on_write;
 
   void record_writes(bool on) { recording_ = on; }
   const std::vector<Write>& writes() const { return writes_; }

@@ -123,6 +123,8 @@ class Fabric {
   // True: became idle within `duration`.
   bool drive_bounded(DurationNs duration) { return drive_until(now + duration); }
   void inject(size_t to, std::vector<uint8_t> frame, DurationNs delay = 0);
+  // When something will happen by itself, or kNever.
+  Timestamp next_time() const;
   size_t frames_in_flight() const { return in_flight_.size(); }
   // The recorded frames that match.
   size_t count(const Expect& expected) const;
@@ -139,7 +141,6 @@ class Fabric {
   bool deliver_due();
   bool fire_timers();
   bool poll_all();
-  Timestamp next_time() const;
 
   std::vector<std::unique_ptr<Station>> stations_;
   std::deque<InFlight> in_flight_;  // by time, then by order of sending
