@@ -27,6 +27,7 @@ namespace verbena::tools {
 namespace {
 
 constexpr int kStartTimeoutMs = 20'000;  // a sanitised daemon on a busy machine takes seconds
+constexpr int kDyingMs = 2'000;
 constexpr size_t kTailLines = 12;
 constexpr int kReadyFd = 3;
 
@@ -144,13 +145,34 @@ void spawn(const RunDir& dir, const Layout& layout, const DaemonOptions& options
   wait_until_ready(read_end.value(), dir, log_begin);
 }
 
+bool ends_within(pid_t pid, int timeout_ms) {
+  const UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0U)));
+  if (!pidfd.valid()) return errno == ESRCH;
+  pollfd poll_fd{.fd = pidfd.value(), .events = POLLIN, .revents = 0};
+  return ::poll(&poll_fd, 1, timeout_ms) > 0;
+}
+
+// The daemon that is up, if one is. One that was killed a moment ago still accepts connections,
+// until the kernel has closed its descriptors; it never answers.
+std::optional<AdminClient> find_serving(const RunDir& dir) {
+  std::optional<AdminClient> daemon = AdminClient::connect(dir);
+  if (!daemon) return daemon;
+  try {
+    static_cast<void>(daemon->ask("status"));
+    return daemon;
+  } catch (const CommandError&) {
+    if (!ends_within(daemon->daemon_pid(), kDyingMs)) throw;
+  }
+  return AdminClient::connect(dir);
+}
+
 }  // namespace
 
 Started start_daemon(const RunDir& dir, const Layout& layout, const DaemonOptions& options) {
   check_for_daemon(layout);
   create_run_dir(dir);
   const UniqueFd lock = lock_directory(dir);
-  if (const std::optional<AdminClient> up = AdminClient::connect(dir)) {
+  if (const std::optional<AdminClient> up = find_serving(dir)) {
     if (!options.any()) return Started::kWasUp;
     throw CommandError(
         fmt::format("a daemon is up already (process {}), and may be set up differently",

@@ -36,6 +36,11 @@ def program(path):
     return os.path.join(build_dir(), path)
 
 
+def is_sanitised(path):
+    with open(path, "rb") as file:
+        return b"__asan_init" in file.read()
+
+
 def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -26,7 +26,7 @@ WITH_INLINE = ("ib_send_bw", "ib_write_bw", "ib_send_lat", "ib_write_lat")
 QUICK = {
     "ibv_devices", "ibv_devinfo -v", "ibv_rc_pingpong -g 0", "ibv_rc_pingpong -g 0 -e",
     "ibv_rc_pingpong -g 0 -c", "ibv_rc_pingpong -g 0 -N", "ib_write_bw -n 1000",
-    "ib_write_bw -a -n 100", "ib_send_lat -a -n 50", "ib_send_lat -e -n 200",
+    "ib_write_bw -a -n 20", "ib_send_lat -a -n 5", "ib_send_lat -e -n 200",
     "ib_read_lat -n 500", "ib_write_bw -q 16 -n 200", "ib_send_bw -b -n 500",
     "ib_send_bw -m 512 -n 500", "ib_write_lat -I 64 -n 500",
     "ib_write_bw --use_old_post_send -n 1000",
@@ -40,6 +40,7 @@ def cases():
         yield f"ibv_rc_pingpong -g 0 {options}".strip()
     for tool in BW_TOOLS:
         yield f"{tool} -n 1000"
+        yield f"{tool} -a -n 20"
         yield f"{tool} -a -n 100"
         yield f"{tool} -q 16 -n 200"
         yield f"{tool} -b -n 500"
@@ -48,6 +49,7 @@ def cases():
         yield f"{tool} --use_old_post_send -n 1000"
     for tool in LAT_TOOLS:
         yield f"{tool} -n 500"
+        yield f"{tool} -a -n 5"
         yield f"{tool} -a -n 50"
         yield f"{tool} -m 512 -s 4097 -n 200"
         yield f"{tool} --use_old_post_send -n 500"
