@@ -326,9 +326,11 @@ class RunTest(CliCase):
 
     @unittest.skipIf(os.geteuid() != 0, 'takes root to become another user')
     def test_ordinary_user_without_home_or_runtime_directory(self):
-        script = ' && '.join((
-            f'{VERBENA} up --name {os.getpid()}', f'{VERBENA} run --name {os.getpid()} ibv_devices',
-            f'{VERBENA} down --name {os.getpid()}'))
+        name = f'cli-{os.getpid()}'
+        self.addCleanup(shutil.rmtree, f'/tmp/verbena-65534/{name}', ignore_errors=True)
+        script = ' && '.join((f'{VERBENA} up --name {name}',
+                              f'{VERBENA} run --name {name} ibv_devices',
+                              f'{VERBENA} down --name {name}'))
         result = subprocess.run(
             ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups', 'sh', '-c', script],
             env={'PATH': os.environ['PATH'], 'HOME': '/proc'}, cwd='/', capture_output=True,
