@@ -16,7 +16,8 @@ import time
 MAGIC = 0x4E425256
 ABI_VERSION = 1
 (OPEN_DEVICE, QUERY_PORT, ALLOC_PD, DEALLOC_PD, REG_MR, DEREG_MR, REREG_MR, CREATE_CHANNEL, CREATE_CQ,
- RESIZE_CQ, DESTROY_CQ, CREATE_QP, MODIFY_QP, QUERY_QP, DESTROY_QP, ADMIN) = range(1, 17)
+ RESIZE_CQ, DESTROY_CQ, CREATE_QP, MODIFY_QP, QUERY_QP, DESTROY_QP, CREATE_SRQ, MODIFY_SRQ,
+ QUERY_SRQ, DESTROY_SRQ, CREATE_AH, DESTROY_AH, ADMIN) = range(1, 23)
 RC = 2
 
 
@@ -27,8 +28,9 @@ class Dropped(Exception):
 class Connection:
     def __init__(self, directory):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.socket.settimeout(10)
+        # With a time limit set, a full backlog would be an error instead of a wait.
         self.socket.connect(os.path.join(directory, "control.sock"))
+        self.socket.settimeout(10)
 
     def __enter__(self):
         return self
