@@ -96,7 +96,9 @@ json Admin::status(const std::vector<const Client*>& clients) {
                              {"pds", usage[i].pds},
                              {"mrs", usage[i].mrs},
                              {"cqs", usage[i].cqs},
-                             {"qps", usage[i].qps}});
+                             {"qps", usage[i].qps},
+                             {"srqs", usage[i].srqs},
+                             {"ahs", usage[i].ahs}});
     }
     devices.push_back({{"name", identity.name},
                        {"ip", identity.ip_text()},

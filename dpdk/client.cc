@@ -47,6 +47,8 @@ Client::~Client() {
 std::span<const Client::Operation> Client::operations() {
   using abi::Op;
   constexpr uint32_t kHandleReserved = offsetof(abi::Handle, reserved);
+  constexpr uint32_t kModifySrqReserved =
+      offsetof(abi::ModifySrq, attr) + offsetof(abi::SrqAttr, reserved);
   static constexpr Operation kOperations[] = {
       {Op::kOpenDevice, sizeof(abi::OpenDevice), 1, 1, 0, &Client::open_device},
       {Op::kQueryPort, 0, 0, 0, 0, &Client::query_port},
@@ -64,6 +66,12 @@ std::span<const Client::Operation> Client::operations() {
       {Op::kModifyQp, sizeof(abi::ModifyQp), 0, 0, 0, &Client::modify_qp},
       {Op::kQueryQp, sizeof(abi::Handle), 0, 0, kHandleReserved, &Client::query_qp},
       {Op::kDestroyQp, sizeof(abi::Handle), 1, 1, kHandleReserved, &Client::destroy_qp},
+      {Op::kCreateSrq, sizeof(abi::CreateSrq), 0, 0, 0, &Client::create_srq},
+      {Op::kModifySrq, sizeof(abi::ModifySrq), 0, 0, kModifySrqReserved, &Client::modify_srq},
+      {Op::kQuerySrq, sizeof(abi::Handle), 0, 0, kHandleReserved, &Client::query_srq},
+      {Op::kDestroySrq, sizeof(abi::Handle), 1, 1, kHandleReserved, &Client::destroy_srq},
+      {Op::kCreateAh, sizeof(abi::CreateAh), 0, 0, 0, &Client::create_ah},
+      {Op::kDestroyAh, sizeof(abi::Handle), 0, 0, kHandleReserved, &Client::destroy_ah},
   };
   return kOperations;
 }
@@ -174,7 +182,10 @@ abi::DeviceLimits limits_of(const DeviceIdentity& identity, const DeviceConfig& 
   limits.max_qp_rd_atom = config.max_rd_atomic;
   limits.max_qp_init_rd_atom = config.max_rd_atomic;
   limits.max_inline_data = config.max_inline_data;
-  limits.max_ah = config.max_qp;
+  limits.max_ah = config.max_ah;
+  limits.max_srq = config.max_srq;
+  limits.max_srq_wr = config.max_qp_wr;
+  limits.max_srq_sge = config.max_sge;
   limits.max_pkeys = kPkeyTableLen;
   limits.gid_tbl_len = kGidTableLen;
   std::strncpy(limits.fw_ver, VERBENA_VERSION, sizeof limits.fw_ver - 1);
@@ -292,6 +303,20 @@ void Client::rereg_mr(const ReceivedMessage& message, Answer& answer) {
   });
   if (!keys.ok()) return answer.set(keys.status());
   answer.set(mr_reply(*keys));
+}
+
+// ---- Address handles ----
+
+void Client::create_ah(const ReceivedMessage& message, Answer& answer) {
+  const auto body = body_of<abi::CreateAh>(message);
+  const auto ah = on_worker([&](Device& device) { return device.create_ah(id(), body); });
+  if (!ah.ok()) return answer.set(ah.status());
+  answer.set(abi::Handle{*ah, 0});
+}
+
+void Client::destroy_ah(const ReceivedMessage& message, Answer& answer) {
+  const auto body = body_of<abi::Handle>(message);
+  answer.set(on_worker([&](Device& device) { return device.destroy_ah(id(), body.handle); }));
 }
 
 // ---- Completion channels ----

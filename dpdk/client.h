@@ -131,6 +131,12 @@ class Client {
   void modify_qp(const ReceivedMessage& message, Answer& answer);
   void query_qp(const ReceivedMessage& message, Answer& answer);
   void destroy_qp(const ReceivedMessage& message, Answer& answer);
+  void create_srq(const ReceivedMessage& message, Answer& answer);
+  void modify_srq(const ReceivedMessage& message, Answer& answer);
+  void query_srq(const ReceivedMessage& message, Answer& answer);
+  void destroy_srq(const ReceivedMessage& message, Answer& answer);
+  void create_ah(const ReceivedMessage& message, Answer& answer);
+  void destroy_ah(const ReceivedMessage& message, Answer& answer);
   bool handle_admin(const ReceivedMessage& message, uint32_t body_bytes);
 
   void release_channel(uint32_t channel);
@@ -166,6 +172,7 @@ class Client {
   uint32_t last_channel_ = 0;
   std::map<CqId, Cq> cqs_;
   std::map<Qpn, SharedRegion> qps_;
+  std::map<SrqId, SharedRegion> srqs_;
 };
 
 }  // namespace verbena

@@ -1,4 +1,5 @@
-// Client, continued: the objects with rings in shared memory, completion queues and queue pairs.
+// Client, continued: the objects with rings in shared memory: completion queues, queue pairs and
+// shared receive queues.
 //
 // A region is mapped here before the engine learns of it and unmapped after the engine has let go.
 
@@ -87,10 +88,12 @@ void Client::destroy_cq(const ReceivedMessage& message, Answer& answer) {
 }
 
 void Client::create_qp(const ReceivedMessage& message, Answer& answer) {
-  const auto body = body_of<abi::CreateQp>(message);
-  if (body.srq != 0 || body.sq_sig_all > 1) return answer.set(Status(EINVAL));
+  auto body = body_of<abi::CreateQp>(message);
+  if (body.sq_sig_all > 1) return answer.set(Status(EINVAL));
   // A number that is no QpType keeps its value below 256, so the engine sees what was asked.
   if (body.qp_type > UINT8_MAX) return answer.set(Status(EINVAL));
+  // With a shared receive queue these limits mean nothing (man page of ibv_create_qp).
+  if (body.srq != 0) body.max_recv_wr = body.max_recv_sge = 0;
   auto layout = on_worker([&](Device& device) { return device.qp_layout(body); });
   if (!layout.ok()) return answer.set(layout.status());
   auto region = SharedRegion::create("verbena-qp", layout->region_bytes,
@@ -102,6 +105,7 @@ void Client::create_qp(const ReceivedMessage& message, Answer& answer) {
   spec.pd = body.pd;
   spec.send_cq = body.send_cq;
   spec.recv_cq = body.recv_cq;
+  spec.srq = body.srq;
   spec.sq_sig_all = body.sq_sig_all != 0;
   spec.layout = *layout;
   spec.region = region_of(*region);
@@ -153,6 +157,65 @@ void Client::destroy_qp(const ReceivedMessage& message, Answer& answer) {
   if (!destroyed.ok()) return answer.set(destroyed);
   answer.set(delivered);
   qps_.erase(found);
+}
+
+void Client::create_srq(const ReceivedMessage& message, Answer& answer) {
+  const auto body = body_of<abi::CreateSrq>(message);
+  auto layout = on_worker([&](Device& device) { return device.srq_layout(body); });
+  if (!layout.ok()) return answer.set(layout.status());
+  auto region = SharedRegion::create("verbena-srq", layout->region_bytes,
+                                     SharedRegion::ClientAccess::kReadWrite);
+  if (!region.ok()) return answer.set(region.status());
+  SrqSpec spec;
+  spec.user_handle = body.user_handle;
+  spec.pd = body.pd;
+  spec.limit = body.srq_limit;
+  spec.layout = *layout;
+  spec.region = region_of(*region);
+  const auto srq = on_worker([&](Device& device) {
+    const auto made = device.create_srq(id(), spec);
+    if (made.ok()) daemon_.worker.events(device_index()).add_srq(id(), *made, body.user_handle);
+    return made;
+  });
+  if (!srq.ok()) return answer.set(srq.status());
+  layout->handle = *srq;
+  layout->region_bytes = region->bytes();
+  answer.set(*layout);
+  answer.fds = {region->fd()};
+  srqs_[*srq] = std::move(*region);
+}
+
+void Client::modify_srq(const ReceivedMessage& message, Answer& answer) {
+  const auto body = body_of<abi::ModifySrq>(message);
+  answer.set(on_worker([&](Device& device) {
+    return device.modify_srq(id(), body.handle, body.attr, body.attr_mask);
+  }));
+}
+
+void Client::query_srq(const ReceivedMessage& message, Answer& answer) {
+  const auto body = body_of<abi::Handle>(message);
+  const auto attr = on_worker([&](Device& device) { return device.query_srq(id(), body.handle); });
+  if (!attr.ok()) return answer.set(attr.status());
+  answer.set(*attr);
+}
+
+void Client::destroy_srq(const ReceivedMessage& message, Answer& answer) {
+  const auto body = body_of<abi::Handle>(message);
+  const auto found = srqs_.find(body.handle);
+  if (found == srqs_.end()) return answer.set(Status(EINVAL));
+  const int async_end = message.fds[0].value();
+  abi::DestroyReply delivered{};
+  const auto destroyed = on_worker([&](Device& device) {
+    EventRouter& events = daemon_.worker.events(device_index());
+    if (!events.is_async_end(id(), async_end)) return Status(EINVAL);
+    daemon_.worker.route_events(device_index());
+    if (const auto status = device.destroy_srq(id(), body.handle); !status.ok()) return status;
+    delivered = events.remove_srq(id(), body.handle, async_end);
+    return kOk;
+  });
+  if (!destroyed.ok()) return answer.set(destroyed);
+  answer.set(delivered);
+  srqs_.erase(found);
 }
 
 }  // namespace verbena

@@ -25,8 +25,13 @@ SendResult send_event(int fd, const void* message, size_t bytes) {
   return later ? SendResult::kFull : SendResult::kGone;
 }
 
-bool is_cq_event(uint32_t type) {
-  return type == static_cast<uint32_t>(AsyncEventType::kCqErr);
+// The same number may be the user handle of objects of several kinds.
+DeviceEvent::Kind kind_of(uint32_t type) {
+  if (type == static_cast<uint32_t>(AsyncEventType::kCqErr)) return DeviceEvent::Kind::kCqAsync;
+  if (type == static_cast<uint32_t>(AsyncEventType::kSrqLimitReached)) {
+    return DeviceEvent::Kind::kSrqAsync;
+  }
+  return DeviceEvent::Kind::kQpAsync;
 }
 
 // Takes all messages of type T out of the client's end and sends back those that are not `ours`.
@@ -51,9 +56,10 @@ uint32_t purge(int client_end, int own_end, Predicate&& ours) {
   return purged;
 }
 
-uint32_t purge_async(const EventSocket& socket, int client_end, uint64_t user_handle, bool cq) {
+uint32_t purge_async(const EventSocket& socket, int client_end, uint64_t user_handle,
+                     DeviceEvent::Kind kind) {
   return purge<abi::AsyncEvent>(client_end, socket.fd, [&](const abi::AsyncEvent& event) {
-    return event.element == user_handle && is_cq_event(event.event_type) == cq;
+    return event.element == user_handle && kind_of(event.event_type) == kind;
   });
 }
 
@@ -81,11 +87,23 @@ void EventRouter::add_qp(ClientId client, Qpn qpn, uint64_t user_handle) {
   clients_[client].qps[qpn] = object;
 }
 
+void EventRouter::add_srq(ClientId client, SrqId srq, uint64_t user_handle) {
+  Object object;
+  object.user_handle = user_handle;
+  clients_[client].srqs[srq] = object;
+}
+
+EventRouter::Objects& EventRouter::objects_of(Client& client, DeviceEvent::Kind kind) {
+  if (kind == DeviceEvent::Kind::kQpAsync) return client.qps;
+  if (kind == DeviceEvent::Kind::kSrqAsync) return client.srqs;
+  return client.cqs;
+}
+
 EventRouter::Object* EventRouter::find(const DeviceEvent& event, Client*& client) {
   const auto found = clients_.find(event.client);
   if (found == clients_.end()) return nullptr;
   client = &found->second;
-  auto& objects = event.kind == DeviceEvent::Kind::kQpAsync ? client->qps : client->cqs;
+  Objects& objects = objects_of(*client, event.kind);
   const auto object = objects.find(event.object);
   if (object == objects.end() || object->second.user_handle != event.user_handle) return nullptr;
   return &object->second;
@@ -138,7 +156,7 @@ void EventRouter::retry(Timestamp now) {
 bool EventRouter::retry_all() {
   bool pending = false;
   for (auto& [id, client] : clients_) {
-    for (auto* objects : {&client.cqs, &client.qps}) {
+    for (auto* objects : {&client.cqs, &client.qps, &client.srqs}) {
       for (auto& [key, object] : *objects) {
         if (!still_pending(object)) continue;
         send_pending(client, object);
@@ -168,7 +186,8 @@ abi::DestroyReply EventRouter::remove_cq(ClientId client, CqId cq, int async_end
   const Object object = owner.cqs[cq];
   owner.cqs.erase(cq);
   abi::DestroyReply reply{object.completions_sent, object.asyncs_sent};
-  reply.async_events -= purge_async(owner.async, async_end, object.user_handle, true);
+  reply.async_events -=
+      purge_async(owner.async, async_end, object.user_handle, DeviceEvent::Kind::kCqAsync);
   if (channel_end >= 0) {
     reply.comp_events -= purge<uint64_t>(channel_end, object.channel.fd, [&](uint64_t handle) {
       return handle == object.user_handle;
@@ -177,13 +196,23 @@ abi::DestroyReply EventRouter::remove_cq(ClientId client, CqId cq, int async_end
   return reply;
 }
 
-abi::DestroyReply EventRouter::remove_qp(ClientId client, Qpn qpn, int async_end) {
+abi::DestroyReply EventRouter::remove(ClientId client, DeviceEvent::Kind kind, uint32_t number,
+                                      int async_end) {
   Client& owner = clients_[client];
-  const Object object = owner.qps[qpn];
-  owner.qps.erase(qpn);
+  Objects& objects = objects_of(owner, kind);
+  const Object object = objects[number];
+  objects.erase(number);
   abi::DestroyReply reply{0, object.asyncs_sent};
-  reply.async_events -= purge_async(owner.async, async_end, object.user_handle, false);
+  reply.async_events -= purge_async(owner.async, async_end, object.user_handle, kind);
   return reply;
+}
+
+abi::DestroyReply EventRouter::remove_qp(ClientId client, Qpn qpn, int async_end) {
+  return remove(client, DeviceEvent::Kind::kQpAsync, qpn, async_end);
+}
+
+abi::DestroyReply EventRouter::remove_srq(ClientId client, SrqId srq, int async_end) {
+  return remove(client, DeviceEvent::Kind::kSrqAsync, srq, async_end);
 }
 
 }  // namespace verbena

@@ -32,6 +32,7 @@ class EventRouter {
 
   void add_cq(ClientId client, CqId cq, uint64_t user_handle, std::optional<EventSocket> channel);
   void add_qp(ClientId client, Qpn qpn, uint64_t user_handle);
+  void add_srq(ClientId client, SrqId srq, uint64_t user_handle);
 
   void deliver(const DeviceEvent& event, Timestamp now);
 
@@ -49,6 +50,7 @@ class EventRouter {
   // their order.
   abi::DestroyReply remove_cq(ClientId client, CqId cq, int async_end, int channel_end);
   abi::DestroyReply remove_qp(ClientId client, Qpn qpn, int async_end);
+  abi::DestroyReply remove_srq(ClientId client, SrqId srq, int async_end);
 
  private:
   struct Object {
@@ -59,12 +61,16 @@ class EventRouter {
     uint32_t completions_pending = 0;
     uint32_t asyncs_pending = 0;  // bit per AsyncEventType
   };
+  using Objects = std::unordered_map<uint32_t, Object>;
   struct Client {
     EventSocket async;
-    std::unordered_map<CqId, Object> cqs;
-    std::unordered_map<Qpn, Object> qps;
+    Objects cqs;
+    Objects qps;
+    Objects srqs;
   };
 
+  static Objects& objects_of(Client& client, DeviceEvent::Kind kind);
+  abi::DestroyReply remove(ClientId client, DeviceEvent::Kind kind, uint32_t number, int async_end);
   Object* find(const DeviceEvent& event, Client*& client);
   static void send_pending(Client& client, Object& object);
   static bool still_pending(const Object& object) {

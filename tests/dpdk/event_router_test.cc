@@ -143,6 +143,20 @@ TEST_F(EventRouterTest, RemovingAQpLeavesTheCqEventOfTheSameHandle) {
   EXPECT_EQ(left[0].event_type, 0U);
 }
 
+TEST_F(EventRouterTest, SharedReceiveQueuesHaveEventsOfTheirOwn) {
+  router_.add_qp(kClient, 5, 100);
+  router_.add_srq(kClient, 5, 100);
+  async_event(DeviceEvent::Kind::kQpAsync, AsyncEventType::kQpLastWqeReached, 5, 100);
+  async_event(DeviceEvent::Kind::kSrqAsync, AsyncEventType::kSrqLimitReached, 5, 100);
+  EXPECT_EQ(router_.remove_srq(kClient, 5, async_end_.value()).async_events, 0U);
+  const auto left = read_all<abi::AsyncEvent>(async_end_.value());
+  ASSERT_EQ(left.size(), 1U);
+  EXPECT_EQ(left[0].event_type, 16U);
+  async_event(DeviceEvent::Kind::kSrqAsync, AsyncEventType::kSrqLimitReached, 5, 100);
+  EXPECT_TRUE(read_all<abi::AsyncEvent>(async_end_.value()).empty()) << "it is gone";
+  EXPECT_EQ(router_.remove_qp(kClient, 5, async_end_.value()).async_events, 1U) << "it was read";
+}
+
 TEST_F(EventRouterTest, ForeignDescriptorsAreRefused) {
   UniqueFd other, other_end;
   ASSERT_TRUE(make_socket_pair(other, other_end));

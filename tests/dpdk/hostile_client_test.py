@@ -10,15 +10,20 @@ import struct
 import sys
 import time
 
-from control import (ADMIN, ALLOC_PD, CREATE_CHANNEL, CREATE_CQ, CREATE_QP, DEALLOC_PD, DEREG_MR,
-                     DESTROY_CQ, DESTROY_QP, MODIFY_QP, OPEN_DEVICE, QUERY_PORT, QUERY_QP, REG_MR,
-                     REREG_MR, RESIZE_CQ, Daemon, Dropped, create_cq_body, create_qp_body, handle,
-                     run_tests, wait_for)
+from control import (ADMIN, ALLOC_PD, CREATE_AH, CREATE_CHANNEL, CREATE_CQ, CREATE_QP, CREATE_SRQ,
+                     DEALLOC_PD, DEREG_MR, DESTROY_AH, DESTROY_CQ, DESTROY_QP, DESTROY_SRQ, MODIFY_QP,
+                     MODIFY_SRQ, OPEN_DEVICE, QUERY_PORT, QUERY_QP, QUERY_SRQ, REG_MR, REREG_MR,
+                     RESIZE_CQ, Daemon, Dropped, create_cq_body, create_qp_body, handle, run_tests,
+                     wait_for)
 
 NAME = b"verbena0".ljust(64, b"\0")
 BODY_BYTES = {OPEN_DEVICE: 64, QUERY_PORT: 0, ALLOC_PD: 0, DEALLOC_PD: 8, REG_MR: 32, DEREG_MR: 8,
               REREG_MR: 40, CREATE_CHANNEL: 0, CREATE_CQ: 16, RESIZE_CQ: 8, DESTROY_CQ: 8,
-              CREATE_QP: 56, MODIFY_QP: 136, QUERY_QP: 8, DESTROY_QP: 8}
+              CREATE_QP: 56, MODIFY_QP: 136, QUERY_QP: 8, DESTROY_QP: 8,
+              CREATE_SRQ: 24, MODIFY_SRQ: 24, QUERY_SRQ: 8, DESTROY_SRQ: 8, CREATE_AH: 48,
+              DESTROY_AH: 8}
+WITH_ASYNC_END = (DESTROY_CQ, DESTROY_QP, DESTROY_SRQ)
+WITH_HANDLE = (DEALLOC_PD, DEREG_MR, QUERY_QP, QUERY_SRQ, DESTROY_AH, *WITH_ASYNC_END)
 
 daemon = None
 
@@ -266,6 +271,39 @@ def test_thousands_of_connections():
     wait_for(lambda: daemon.fd_count() <= before, 5, "descriptors are closed")
 
 
+def test_shared_receive_queues_and_addresses_of_others_are_out_of_reach():
+    victim, victim_fds = opened()
+    thief, thief_fds = opened()
+    pds = [struct.unpack_from("<I", c.ok(ALLOC_PD)[0])[0] for c in (victim, thief)]
+    body = struct.pack("<QIIII", 5, pds[0], 8, 1, 0)
+    answer, received = victim.ok(CREATE_SRQ, body)
+    close_all(received)
+    (srq,) = struct.unpack_from("<I", answer)
+    (cq,) = struct.unpack_from("<I", thief.ok(CREATE_CQ, create_cq_body())[0])
+    for op, request, sent in ((QUERY_SRQ, handle(srq), []),
+                              (MODIFY_SRQ, struct.pack("<6I", srq, 2, 0, 0, 1, 0), []),
+                              (DESTROY_SRQ, handle(srq), [thief_fds[2]]),
+                              (CREATE_SRQ, body, []),
+                              (CREATE_QP, create_qp_body(pds[1], cq, srq=srq), [])):
+        assert thief.call(op, request, sent)[0] == errno.EINVAL, op
+    assert victim.call(DESTROY_SRQ, handle(srq), [thief_fds[2]])[0] == errno.EINVAL
+    assert victim.call(CREATE_SRQ, struct.pack("<QIIII", 5, pds[0], 0, 1, 0))[0] == errno.EINVAL
+    assert victim.call(CREATE_SRQ, struct.pack("<QIIII", 5, pds[0], 2**31, 1, 0))[0] == errno.EINVAL
+    gid = bytes(10) + b"\xff\xff" + socket.inet_aton("10.99.0.2")
+    address = struct.pack("<8I", pds[0], 1, 0, 64, 0, 0, 0, 1) + gid
+    (ah,) = struct.unpack_from("<I", victim.ok(CREATE_AH, address)[0])
+    assert thief.call(CREATE_AH, address)[0] == errno.EINVAL
+    assert thief.call(DESTROY_AH, handle(ah))[0] == errno.EINVAL
+    entry = next(c for c in daemon.clients() if c["srqs"])
+    assert (entry["srqs"], entry["ahs"]) == (1, 1)
+    victim.ok(DESTROY_AH, handle(ah))
+    victim.ok(DESTROY_SRQ, handle(srq), [victim_fds[2]])
+    assert all((c["srqs"], c["ahs"]) == (0, 0) for c in daemon.clients())
+    for connection in (victim, thief):
+        connection.close()
+    close_all(victim_fds + thief_fds)
+
+
 def test_random_messages():
     generator = random.Random(2)
     connection, fds = opened()
@@ -275,11 +313,13 @@ def test_random_messages():
         for i in range(len(body)):  # small numbers hit existing handles
             if generator.random() < 0.7:
                 body[i] = generator.choice([0, 0, 0, 1, 2])
-        if op in (DEALLOC_PD, DEREG_MR, QUERY_QP, DESTROY_CQ, DESTROY_QP):
+        if op in WITH_HANDLE:
             body[4:] = bytes(4)
         if op == CREATE_QP:
             body[52:] = bytes(4)
-        sent = [fds[2]] if op in (DESTROY_CQ, DESTROY_QP) else []
+        if op == MODIFY_SRQ:
+            body[20:] = bytes(4)
+        sent = [fds[2]] if op in WITH_ASYNC_END else []
         try:
             _, _, received = connection.call(op, bytes(body), sent)
             close_all(received)
