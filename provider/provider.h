@@ -3,9 +3,10 @@
 // Invariant: an object's first member is libibverbs' own structure, so that a pointer to the one is
 // a pointer to the other.
 //
-// Locks, outermost first: Context::qp_mutex, a send or receive queue's, a completion queue's, the
-// control socket's. The data path takes one lock per call, makes no allocation, and no system call
-// but a kick to a sleeping daemon and, on empty polls, a yield and a look at the daemon's life.
+// Locks, outermost first: Context::qp_mutex, a send or receive queue's, a completion queue's, a
+// shared receive queue's, the control socket's. The data path takes one lock per call (polling
+// takes that of a shared receive queue as well), makes no allocation, and no system call but a kick
+// to a sleeping daemon and, on empty polls, a yield and a look at the daemon's life.
 //
 // The contract with the daemon is in stack/abi/; docs/client-abi.md tells it as a story.
 #pragma once
@@ -75,7 +76,19 @@ struct Context {
   ChannelTable channels;
   // Held from a request that makes or ends a queue pair until the maps of its completion queues
   // agree: the daemon may give the number of a destroyed queue pair to the next one.
+  // The counts of users of shared receive queues change under it too.
   pthread_mutex_t qp_mutex;
+};
+
+class MutexGuard {
+ public:
+  explicit MutexGuard(pthread_mutex_t& mutex) : mutex_(mutex) { pthread_mutex_lock(&mutex_); }
+  ~MutexGuard() { pthread_mutex_unlock(&mutex_); }
+  MutexGuard(const MutexGuard&) = delete;
+  MutexGuard& operator=(const MutexGuard&) = delete;
+
+ private:
+  pthread_mutex_t& mutex_;
 };
 
 struct Pd {
@@ -125,6 +138,38 @@ struct WorkQueue {
   }
 };
 
+// The client's half of a shared receive queue. Its work requests complete out of order, so slots
+// are handed out and taken back, one by one.
+struct Srq {
+  ibv_srq srq;
+
+  Mapping mapping;
+  abi::SrqHeader* header;
+  std::atomic<uint32_t>* index;  // ring of slot numbers, in the order of posting
+  uint8_t* slots;
+  uint32_t mask;  // depth - 1
+  uint32_t stride;
+  uint32_t max_wr;
+  uint32_t max_sge;
+  uint32_t users;  // queue pairs; under Context::qp_mutex
+
+  struct Slot {
+    uint64_t wr_id;
+    uint32_t next;  // in the list of free slots, or one of the two below
+  };
+  static constexpr uint32_t kLast = 0xFFFFFFFF;
+  static constexpr uint32_t kPosted = 0xFFFFFFFE;
+
+  SpinLock lock;  // of everything below
+  uint32_t tail;  // free-running
+  uint32_t first_free;
+  Slot* slot_table;  // max_wr of them
+};
+
+struct Ah {
+  ibv_ah ah;
+};
+
 struct Qp {
   rdma::QpBase base;
 
@@ -139,7 +184,8 @@ struct Qp {
   // itself, where posting is allowed and flushes.
   std::atomic<uint32_t> state;
   WorkQueue sq;
-  WorkQueue rq;
+  WorkQueue rq;       // without a ring when there is a shared one
+  Srq* srq;           // null: none
   uint64_t send_ops;  // IBV_QP_EX_WITH_* asked for at creation
   // Between ibv_wr_start() and ibv_wr_complete(), which hold the send lock:
   uint32_t batch_next;
@@ -162,6 +208,9 @@ inline Qp* to_qp(ibv_qp* qp) {
 }
 inline Qp* to_qp(ibv_qp_ex* qp) {
   return reinterpret_cast<Qp*>(qp);
+}
+inline Srq* to_srq(ibv_srq* srq) {
+  return reinterpret_cast<Srq*>(srq);
 }
 inline Mr* to_mr(rdma::MrBase* mr) {
   return reinterpret_cast<Mr*>(mr);
@@ -196,6 +245,21 @@ int modify_qp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask);
 int query_qp(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask, ibv_qp_init_attr* init_attr);
 int destroy_qp(ibv_qp* qp);
 
+// verbs_objects_srq.cc
+ibv_srq* create_srq(ibv_pd* pd, ibv_srq_init_attr* attr);
+int modify_srq(ibv_srq* srq, ibv_srq_attr* attr, int attr_mask);
+int query_srq(ibv_srq* srq, ibv_srq_attr* attr);
+int destroy_srq(ibv_srq* srq);
+
+// verbs_objects_ah.cc
+ibv_ah* create_ah(ibv_pd* pd, ibv_ah_attr* attr);
+int destroy_ah(ibv_ah* ah);
+
+// verbs_data_srq.cc
+int post_srq_recv(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
+// The work request in this slot has completed: the slot is free again. Returns its wr_id.
+uint64_t retire_srq_slot(Srq& srq, uint32_t slot);
+
 // verbs_data_post.cc
 int post_send(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr);
 int post_recv(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
@@ -208,6 +272,7 @@ bool may_post_send(const Qp& qp);
 inline constexpr uint64_t kSupportedSendOps =
     IBV_QP_EX_WITH_RDMA_WRITE | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM | IBV_QP_EX_WITH_SEND |
     IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_READ;
+inline constexpr uint64_t kSupportedUdSendOps = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
 void set_wr_functions(Qp& qp, uint64_t send_ops);
 
 // verbs_data_poll.cc
@@ -216,7 +281,8 @@ int req_notify_cq(ibv_cq* cq, int solicited_only);
 inline constexpr uint64_t kSupportedWcFlags =
     static_cast<uint64_t>(IBV_WC_STANDARD_FLAGS) | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
 void set_poll_functions(Cq& cq);
-// Discards the entries of a queue pair. The caller holds the lock of `cq`.
-void purge_cq(Cq& cq, uint32_t qpn);
+// Discards the entries of a queue pair, and frees their slots of its shared receive queue. The
+// caller holds the lock of `cq`.
+void purge_cq(Cq& cq, const Qp& qp);
 
 }  // namespace verbena::provider

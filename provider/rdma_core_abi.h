@@ -141,7 +141,7 @@ struct ContextOps {
   AbsentOp bind_mw;
   AbsentOp close_xrcd;
   void (*cq_event)(ibv_cq* cq);
-  AbsentOp create_ah;
+  ibv_ah* (*create_ah)(ibv_pd* pd, ibv_ah_attr* attr);
   AbsentOp create_counters;
   ibv_cq* (*create_cq)(ibv_context* context, int cqe, ibv_comp_channel* channel, int comp_vector);
   ibv_cq_ex* (*create_cq_ex)(ibv_context* context, ibv_cq_init_attr_ex* attr);
@@ -150,21 +150,21 @@ struct ContextOps {
   ibv_qp* (*create_qp)(ibv_pd* pd, ibv_qp_init_attr* attr);
   ibv_qp* (*create_qp_ex)(ibv_context* context, ibv_qp_init_attr_ex* attr);
   AbsentOp create_rwq_ind_table;
-  AbsentOp create_srq;
+  ibv_srq* (*create_srq)(ibv_pd* pd, ibv_srq_init_attr* attr);
   AbsentOp create_srq_ex;
   AbsentOp create_wq;
   AbsentOp dealloc_mw;
   int (*dealloc_pd)(ibv_pd* pd);
   AbsentOp dealloc_td;
   int (*dereg_mr)(MrBase* mr);
-  AbsentOp destroy_ah;
+  int (*destroy_ah)(ibv_ah* ah);
   AbsentOp destroy_counters;
   int (*destroy_cq)(ibv_cq* cq);
   AbsentOp destroy_flow;
   AbsentOp destroy_flow_action;
   int (*destroy_qp)(ibv_qp* qp);
   AbsentOp destroy_rwq_ind_table;
-  AbsentOp destroy_srq;
+  int (*destroy_srq)(ibv_srq* srq);
   AbsentOp destroy_wq;
   AbsentOp detach_mcast;
   void (*free_context)(ibv_context* context);
@@ -177,7 +177,7 @@ struct ContextOps {
   AbsentOp modify_flow_action_esp;
   int (*modify_qp)(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask);
   AbsentOp modify_qp_rate_limit;
-  AbsentOp modify_srq;
+  int (*modify_srq)(ibv_srq* srq, ibv_srq_attr* attr, int attr_mask);
   AbsentOp modify_wq;
   AbsentOp open_qp;
   AbsentOp open_xrcd;
@@ -185,7 +185,7 @@ struct ContextOps {
   int (*post_recv)(ibv_qp* qp, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
   int (*post_send)(ibv_qp* qp, ibv_send_wr* wr, ibv_send_wr** bad_wr);
   AbsentOp post_srq_ops;
-  AbsentOp post_srq_recv;
+  int (*post_srq_recv)(ibv_srq* srq, ibv_recv_wr* wr, ibv_recv_wr** bad_wr);
   int (*query_device_ex)(ibv_context* context, const ibv_query_device_ex_input* input,
                          ibv_device_attr_ex* attr, size_t attr_size);
   AbsentOp query_ece;
@@ -193,7 +193,7 @@ struct ContextOps {
   int (*query_qp)(ibv_qp* qp, ibv_qp_attr* attr, int attr_mask, ibv_qp_init_attr* init_attr);
   AbsentOp query_qp_data_in_order;
   AbsentOp query_rt_values;
-  AbsentOp query_srq;
+  int (*query_srq)(ibv_srq* srq, ibv_srq_attr* attr);
   AbsentOp read_counters;
   AbsentOp reg_dm_mr;
   AbsentOp reg_dmabuf_mr;

@@ -30,6 +30,12 @@ uint64_t retire(WorkQueue& queue, uint32_t index) {
   return wr_id;
 }
 
+uint64_t retire(Qp& qp, const abi::Cqe& cqe) {
+  if (cqe.kind == abi::kCqeSend) return retire(qp.sq, cqe.wqe_index);
+  if (qp.srq != nullptr) return retire_srq_slot(*qp.srq, cqe.wqe_index);
+  return retire(qp.rq, cqe.wqe_index);
+}
+
 void fill(const abi::Cqe& cqe, uint64_t wr_id, ibv_wc& wc) {
   wc.wr_id = wr_id;
   wc.status = static_cast<ibv_wc_status>(cqe.status);
@@ -55,8 +61,7 @@ bool take_cqe(Cq& cq, ibv_wc& wc) {
     if (cqe.kind == abi::kCqeDead) continue;
     Qp* qp = cq.qps.find(cqe.qpn);
     if (qp == nullptr) continue;
-    WorkQueue& queue = cqe.kind == abi::kCqeRecv ? qp->rq : qp->sq;
-    fill(cqe, retire(queue, cqe.wqe_index), wc);
+    fill(cqe, retire(*qp, cqe), wc);
     cq.current_timestamp = cqe.timestamp_ns;
     return true;
   }
@@ -246,11 +251,13 @@ int req_notify_cq(ibv_cq* ibv, int solicited_only) {
   return 0;
 }
 
-void purge_cq(Cq& cq, uint32_t qpn) {
+void purge_cq(Cq& cq, const Qp& qp) {
   for (uint32_t i = cq.consumer;; ++i) {
     abi::Cqe& cqe = cq.entries[i & (cq.depth - 1)];
     if (cqe.sequence.load(std::memory_order_acquire) != i + 1) return;
-    if (cqe.qpn == qpn) cqe.kind = abi::kCqeDead;
+    if (cqe.qpn != qp.base.qp.qp_num) continue;
+    if (cqe.kind == abi::kCqeSrqRecv && qp.srq != nullptr) retire_srq_slot(*qp.srq, cqe.wqe_index);
+    cqe.kind = abi::kCqeDead;
   }
 }
 

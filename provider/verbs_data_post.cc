@@ -23,8 +23,9 @@ bool has_remote_address(ibv_wr_opcode opcode) {
          opcode == IBV_WR_RDMA_READ;
 }
 
-bool opcode_is_known(ibv_wr_opcode opcode) {
-  return has_remote_address(opcode) || opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM;
+bool opcode_is_allowed(ibv_wr_opcode opcode, bool is_ud) {
+  if (opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM) return true;
+  return !is_ud && has_remote_address(opcode);
 }
 
 // Gathers the buffers behind the head, as far as `limit` allows.
@@ -44,7 +45,9 @@ bool copy_inline(const ibv_send_wr& wr, uint32_t limit, uint8_t* out, uint32_t& 
 int write_send(Qp& qp, const ibv_send_wr& wr, uint32_t index) {
   WorkQueue& sq = qp.sq;
   if (sq.full(index)) return ENOMEM;
-  if (!opcode_is_known(wr.opcode) || (wr.send_flags & ~kKnownFlags) != 0) return EINVAL;
+  const bool is_ud = qp.base.qp.qp_type == IBV_QPT_UD;
+  if (!opcode_is_allowed(wr.opcode, is_ud) || (wr.send_flags & ~kKnownFlags) != 0) return EINVAL;
+  if (is_ud && wr.wr.ud.ah == nullptr) return EINVAL;
   if (wr.num_sge < 0 || static_cast<uint32_t>(wr.num_sge) > sq.max_sge) return EINVAL;
 
   uint8_t* slot = sq.slot(index);
@@ -66,6 +69,11 @@ int write_send(Qp& qp, const ibv_send_wr& wr, uint32_t index) {
   if (has_remote_address(wr.opcode)) {
     wqe.remote_va = wr.wr.rdma.remote_addr;
     wqe.rkey = wr.wr.rdma.rkey;
+  }
+  if (is_ud) {
+    wqe.ah = wr.wr.ud.ah->handle;
+    wqe.remote_qpn = wr.wr.ud.remote_qpn;
+    wqe.remote_qkey = wr.wr.ud.remote_qkey;
   }
   std::memcpy(slot, &wqe, sizeof wqe);
   sq.wr_ids[index & sq.mask].store(wr.wr_id, std::memory_order_relaxed);
@@ -138,7 +146,9 @@ int post_recv(ibv_qp* ibv, ibv_recv_wr* wr, ibv_recv_wr** bad_wr) {
     SpinGuard guard(rq.lock);
     const uint32_t first = rq.tail.load(std::memory_order_relaxed);
     uint32_t next = first;
-    if (qp.state.load(std::memory_order_relaxed) == IBV_QPS_RESET) error = EINVAL;
+    if (qp.srq != nullptr || qp.state.load(std::memory_order_relaxed) == IBV_QPS_RESET) {
+      error = EINVAL;
+    }
     for (; wr != nullptr && error == 0; wr = error == 0 ? wr->next : wr) {
       error = write_recv(rq, *wr, next);
       if (error == 0) ++next;

@@ -82,6 +82,14 @@ void wr_send_imm(ibv_qp_ex* ex, __be32 imm_data) {
   if (wqe != nullptr) wqe->imm_wire = imm_data;
 }
 
+void wr_set_ud_addr(ibv_qp_ex* ex, ibv_ah* ah, uint32_t remote_qpn, uint32_t remote_qkey) {
+  Qp& qp = *to_qp(ex);
+  if (qp.batch_wqe == nullptr || ah == nullptr) return set_error(qp, EINVAL);
+  qp.batch_wqe->ah = ah->handle;
+  qp.batch_wqe->remote_qpn = remote_qpn;
+  qp.batch_wqe->remote_qkey = remote_qkey;
+}
+
 void wr_set_sge_list(ibv_qp_ex* ex, size_t num_sge, const ibv_sge* sg_list) {
   Qp& qp = *to_qp(ex);
   if (qp.batch_wqe == nullptr) return set_error(qp, EINVAL);
@@ -159,6 +167,7 @@ void set_wr_functions(Qp& qp, uint64_t send_ops) {
   ex.wr_set_inline_data_list = wr_set_inline_data_list;
   ex.wr_set_sge = wr_set_sge;
   ex.wr_set_sge_list = wr_set_sge_list;
+  if (qp.base.qp.qp_type == IBV_QPT_UD) ex.wr_set_ud_addr = wr_set_ud_addr;
   ex.wr_start = wr_start;
   ex.wr_complete = wr_complete;
   ex.wr_abort = wr_abort;

@@ -15,17 +15,6 @@ namespace verbena::provider {
 
 namespace {
 
-class MutexGuard {
- public:
-  explicit MutexGuard(pthread_mutex_t& mutex) : mutex_(mutex) { pthread_mutex_lock(&mutex_); }
-  ~MutexGuard() { pthread_mutex_unlock(&mutex_); }
-  MutexGuard(const MutexGuard&) = delete;
-  MutexGuard& operator=(const MutexGuard&) = delete;
-
- private:
-  pthread_mutex_t& mutex_;
-};
-
 // ---- Layout of the rings ----
 
 bool ring_fits(uint64_t offset, uint32_t depth, uint32_t stride, uint32_t max_wr,
@@ -35,15 +24,16 @@ bool ring_fits(uint64_t offset, uint32_t depth, uint32_t stride, uint32_t max_wr
          offset <= region_bytes && uint64_t{depth} * stride <= region_bytes - offset;
 }
 
-bool layout_is_sound(const abi::QpLayout& layout) {
+bool layout_is_sound(const abi::QpLayout& layout, bool has_rq) {
   const uint64_t sges = uint64_t{layout.max_send_sge} * sizeof(abi::Sge);
   const uint64_t payload = sges > layout.max_inline_data ? sges : layout.max_inline_data;
   return layout.doorbell_slot < abi::DoorbellPage::kSlots &&
          ring_fits(layout.sq_offset, layout.sq_depth, layout.sq_stride, layout.max_send_wr,
                    sizeof(abi::SendWqe) + payload, layout.region_bytes) &&
-         ring_fits(layout.rq_offset, layout.rq_depth, layout.rq_stride, layout.max_recv_wr,
-                   sizeof(abi::RecvWqe) + uint64_t{layout.max_recv_sge} * sizeof(abi::Sge),
-                   layout.region_bytes);
+         (!has_rq ||
+          ring_fits(layout.rq_offset, layout.rq_depth, layout.rq_stride, layout.max_recv_wr,
+                    sizeof(abi::RecvWqe) + uint64_t{layout.max_recv_sge} * sizeof(abi::Sge),
+                    layout.region_bytes));
 }
 
 int adopt_queue(WorkQueue& queue, uint8_t* ring, uint32_t depth, uint32_t stride, uint32_t max_wr,
@@ -59,7 +49,7 @@ int adopt_queue(WorkQueue& queue, uint8_t* ring, uint32_t depth, uint32_t stride
 }
 
 int adopt_layout(Qp& qp, const abi::QpLayout& layout, int fd) {
-  if (!layout_is_sound(layout)) {
+  if (!layout_is_sound(layout, qp.srq == nullptr)) {
     close(fd);
     return EPROTO;
   }
@@ -71,9 +61,9 @@ int adopt_layout(Qp& qp, const abi::QpLayout& layout, int fd) {
   qp.max_inline = layout.max_inline_data;
   const int sq_error = adopt_queue(qp.sq, base + layout.sq_offset, layout.sq_depth,
                                    layout.sq_stride, layout.max_send_wr, layout.max_send_sge);
-  const int rq_error = adopt_queue(qp.rq, base + layout.rq_offset, layout.rq_depth,
-                                   layout.rq_stride, layout.max_recv_wr, layout.max_recv_sge);
-  return sq_error != 0 ? sq_error : rq_error;
+  if (qp.srq != nullptr || sq_error != 0) return sq_error;
+  return adopt_queue(qp.rq, base + layout.rq_offset, layout.rq_depth, layout.rq_stride,
+                     layout.max_recv_wr, layout.max_recv_sge);
 }
 
 // ---- Making and ending ----
@@ -101,7 +91,7 @@ bool enter_cq(ibv_cq* cq, Qp* qp) {
 // In a forked child the rings are not mapped; there is nothing to discard then.
 void leave_cq(ibv_cq* cq, Qp* qp) {
   SpinGuard guard(to_cq(cq)->lock);
-  if (qp->context->control.ours()) purge_cq(*to_cq(cq), qp->base.qp.qp_num);
+  if (qp->context->control.ours()) purge_cq(*to_cq(cq), *qp);
   to_cq(cq)->qps.remove(qp->base.qp.qp_num, qp);
 }
 
@@ -116,6 +106,7 @@ void fill_public(ibv_qp& qp, const ibv_pd& pd, const ibv_qp_init_attr& attr) {
   qp.pd = const_cast<ibv_pd*>(&pd);
   qp.send_cq = attr.send_cq;
   qp.recv_cq = attr.recv_cq;
+  qp.srq = attr.srq;
   qp.qp_type = attr.qp_type;
   qp.state = IBV_QPS_RESET;
   pthread_mutex_init(&qp.mutex, nullptr);
@@ -128,6 +119,7 @@ abi::CreateQp request_for(const Qp* qp, const ibv_pd& pd, const ibv_qp_init_attr
   body.pd = pd.handle;
   body.send_cq = attr.send_cq->handle;
   body.recv_cq = attr.recv_cq->handle;
+  body.srq = attr.srq != nullptr ? attr.srq->handle : 0;
   body.qp_type = static_cast<uint32_t>(attr.qp_type);
   body.max_send_wr = attr.cap.max_send_wr;
   body.max_recv_wr = attr.cap.max_recv_wr;
@@ -166,19 +158,22 @@ void caps_of(const Qp& qp, ibv_qp_cap& cap) {
 }
 
 Qp* make_qp(ibv_pd* pd, const ibv_qp_init_attr& attr) {
-  if (attr.qp_type != IBV_QPT_RC || attr.srq != nullptr) return fail(EOPNOTSUPP);
+  if (attr.qp_type != IBV_QPT_RC && attr.qp_type != IBV_QPT_UD) return fail(EOPNOTSUPP);
   if (attr.send_cq == nullptr || attr.recv_cq == nullptr) return fail(EINVAL);
+  if (attr.srq != nullptr && attr.srq->context != pd->context) return fail(EINVAL);
   void* memory = std::calloc(1, sizeof(Qp));
   if (memory == nullptr) return fail(ENOMEM);
   auto* qp = new (memory) Qp();
   qp->context = to_context(pd->context);
   qp->sq_sig_all = attr.sq_sig_all != 0;
+  qp->srq = attr.srq != nullptr ? to_srq(attr.srq) : nullptr;
   fill_public(qp->base.qp, *pd, attr);
   const abi::CreateQp body = request_for(qp, *pd, attr);
   int error;
   {
     MutexGuard guard(qp->context->qp_mutex);
     error = create_at_daemon(qp, body);
+    if (error == 0 && qp->srq != nullptr) ++qp->srq->users;
   }
   if (error != 0) {
     discard(qp);
@@ -284,7 +279,7 @@ void set_state(Qp& qp, uint32_t state) {
 void restart_rings(Qp& qp) {
   for (ibv_cq* cq : {qp.base.qp.send_cq, qp.base.qp.recv_cq}) {
     SpinGuard guard(to_cq(cq)->lock);
-    purge_cq(*to_cq(cq), qp.base.qp.qp_num);
+    purge_cq(*to_cq(cq), qp);
     for (WorkQueue* queue : {&qp.sq, &qp.rq}) {
       if (cq != (queue == &qp.sq ? qp.base.qp.send_cq : qp.base.qp.recv_cq)) continue;
       queue->retired.store(0, std::memory_order_release);
@@ -336,7 +331,8 @@ ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr) {
   }
   if ((mask & IBV_QP_INIT_ATTR_PD) == 0 || attr->pd->context != context) return fail(EINVAL);
   const bool extended = (mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) != 0;
-  if (extended && (attr->send_ops_flags & ~kSupportedSendOps) != 0) return fail(EOPNOTSUPP);
+  const uint64_t supported = attr->qp_type == IBV_QPT_UD ? kSupportedUdSendOps : kSupportedSendOps;
+  if (extended && (attr->send_ops_flags & ~supported) != 0) return fail(EOPNOTSUPP);
 
   // The public header lays the two structs out alike up to sq_sig_all.
   ibv_qp_init_attr plain{attr->qp_context, attr->send_cq, attr->recv_cq,   attr->srq,
@@ -370,6 +366,7 @@ int query_qp(ibv_qp* ibv, ibv_qp_attr* attr, int, ibv_qp_init_attr* init_attr) {
   init_attr->qp_context = ibv->qp_context;
   init_attr->send_cq = ibv->send_cq;
   init_attr->recv_cq = ibv->recv_cq;
+  init_attr->srq = ibv->srq;
   init_attr->cap = attr->cap;
   init_attr->qp_type = ibv->qp_type;
   init_attr->sq_sig_all = qp.sq_sig_all;
@@ -385,6 +382,7 @@ int destroy_qp(ibv_qp* ibv) {
     error = destroy_at_daemon(*qp->context, ibv->handle, delivered);
     if (error != 0 && error != EIO) return error;
     leave_cqs(qp);
+    if (qp->srq != nullptr) --qp->srq->users;
   }
   if (error == 0) wait_for_acks(*ibv, delivered.async_events);
   pthread_mutex_destroy(&ibv->mutex);

@@ -78,7 +78,7 @@ void FakeCq::push(uint32_t qpn, uint32_t wqe_index, abi::CqeKind kind, abi::WcSt
   cqe.imm_wire = 0;
   cqe.src_qpn = 0x77;
   cqe.opcode =
-      static_cast<uint8_t>(kind == abi::kCqeRecv ? abi::WcOpcode::kRecv : abi::WcOpcode::kSend);
+      static_cast<uint8_t>(kind == abi::kCqeSend ? abi::WcOpcode::kSend : abi::WcOpcode::kRecv);
   cqe.status = static_cast<uint8_t>(status);
   cqe.vendor_err = 0;
   cqe.flags = 0;
@@ -92,6 +92,17 @@ const uint8_t* FakeQp::send_entry(uint32_t index) const {
 
 const uint8_t* FakeQp::recv_entry(uint32_t index) const {
   return region->base + layout.rq_offset + size_t{index & (layout.rq_depth - 1)} * layout.rq_stride;
+}
+
+uint32_t FakeSrq::slot_at(uint32_t index) const {
+  uint32_t number;
+  const size_t entry = index & (layout.depth - 1);
+  std::memcpy(&number, region->base + layout.index_offset + entry * sizeof number, sizeof number);
+  return number;
+}
+
+const uint8_t* FakeSrq::slot(uint32_t number) const {
+  return region->base + layout.slots_offset + size_t{number} * layout.stride;
 }
 
 FakeDaemon::FakeDaemon() {
@@ -253,6 +264,24 @@ FakeDaemon::Reply FakeDaemon::answer(abi::Op op, const std::vector<uint8_t>& bod
     case abi::Op::kDestroyQp:
       qps.erase(as<abi::Handle>(body).handle);
       return {0, bytes_of(delivered), {}};
+    case abi::Op::kCreateSrq:
+      return create_srq(body);
+    case abi::Op::kModifySrq: {
+      const auto change = as<abi::ModifySrq>(body);
+      srqs.at(change.handle)->changes.push_back(change);
+      return {};
+    }
+    case abi::Op::kQuerySrq:
+      return {0, bytes_of(srq_answer), {}};
+    case abi::Op::kDestroySrq:
+      EXPECT_EQ(fds.size(), 1U);
+      srqs.erase(as<abi::Handle>(body).handle);
+      return {0, bytes_of(delivered), {}};
+    case abi::Op::kCreateAh:
+      return create_ah(body);
+    case abi::Op::kDestroyAh:
+      ahs.erase(as<abi::Handle>(body).handle);
+      return {};
     case abi::Op::kDeallocPd:
     case abi::Op::kDeregMr:
     case abi::Op::kAdmin:
@@ -274,6 +303,10 @@ FakeDaemon::Reply FakeDaemon::open_device(const std::vector<int>& fds) {
   reply.limits.vendor_id = 0x1234;
   reply.limits.max_qp = 1000;
   reply.limits.max_sge = 16;
+  reply.limits.max_ah = 11;
+  reply.limits.max_srq = 12;
+  reply.limits.max_srq_wr = 13;
+  reply.limits.max_srq_sge = 14;
   std::snprintf(reply.limits.fw_ver, sizeof reply.limits.fw_ver, "1.2.3");
   return {0,
           bytes_of(reply),
@@ -331,7 +364,7 @@ FakeDaemon::Reply FakeDaemon::create_qp(const std::vector<uint8_t>& body) {
   layout.max_recv_sge = qp->request.max_recv_sge;
   layout.max_inline_data = qp->request.max_inline_data;
   layout.sq_depth = std::bit_ceil(std::max(1U, layout.max_send_wr));
-  layout.rq_depth = std::bit_ceil(std::max(1U, layout.max_recv_wr));
+  layout.rq_depth = qp->request.srq != 0 ? 0 : std::bit_ceil(std::max(1U, layout.max_recv_wr));
   layout.sq_stride = round_up(64 + std::max(16 * layout.max_send_sge, layout.max_inline_data), 64);
   layout.rq_stride = round_up(16 + 16 * layout.max_recv_sge, 16);
   layout.sq_offset = abi::kQpRingsOffset;
@@ -340,6 +373,30 @@ FakeDaemon::Reply FakeDaemon::create_qp(const std::vector<uint8_t>& body) {
   qp->region = std::make_unique<SharedRegion>(layout.region_bytes);
   qps[layout.handle] = qp;
   return {0, bytes_of(layout), {duplicate(qp->region->fd)}};
+}
+
+FakeDaemon::Reply FakeDaemon::create_srq(const std::vector<uint8_t>& body) {
+  auto srq = std::make_shared<FakeSrq>();
+  srq->request = as<abi::CreateSrq>(body);
+  abi::SrqLayout& layout = srq->layout;
+  layout.handle = next_handle_++;
+  layout.max_wr = srq->request.max_wr;
+  layout.max_sge = srq->request.max_sge;
+  layout.depth = std::bit_ceil(std::max(1U, layout.max_wr));
+  layout.stride = round_up(16 + 16 * layout.max_sge, 16);
+  layout.index_offset = abi::kSrqIndexOffset;
+  layout.slots_offset = layout.index_offset + round_up(4 * layout.depth, 64);
+  layout.region_bytes = layout.slots_offset + uint64_t{layout.depth} * layout.stride;
+  srq->region = std::make_unique<SharedRegion>(layout.region_bytes);
+  if (unsound_srqs) layout.stride += 16;
+  srqs[layout.handle] = srq;
+  return {0, bytes_of(layout), {duplicate(srq->region->fd)}};
+}
+
+FakeDaemon::Reply FakeDaemon::create_ah(const std::vector<uint8_t>& body) {
+  const uint32_t handle = next_handle_++;
+  ahs[handle] = as<abi::CreateAh>(body);
+  return {0, bytes_of(abi::Handle{handle, 0}), {}};
 }
 
 std::shared_ptr<FakeCq> FakeDaemon::only_cq() {

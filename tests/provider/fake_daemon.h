@@ -60,6 +60,20 @@ struct FakeQp {
   const uint8_t* recv_entry(uint32_t index) const;
 };
 
+struct FakeSrq {
+  abi::CreateSrq request{};
+  abi::SrqLayout layout{};
+  std::unique_ptr<SharedRegion> region;
+  std::vector<abi::ModifySrq> changes;
+
+  uint32_t tail() {
+    return reinterpret_cast<abi::SrqHeader*>(region->base)->tail.load(std::memory_order_acquire);
+  }
+  // Slot of the work request posted as number `index`, and what lies in a slot.
+  uint32_t slot_at(uint32_t index) const;
+  const uint8_t* slot(uint32_t number) const;
+};
+
 class FakeDaemon {
  public:
   FakeDaemon();
@@ -80,7 +94,11 @@ class FakeDaemon {
   bool reuse_qpns = false;  // a destroyed queue pair's number goes to the next
   std::map<uint32_t, std::shared_ptr<FakeCq>> cqs;  // by handle
   std::map<uint32_t, std::shared_ptr<FakeQp>> qps;
-  int memory_fd = -1;  // the client's /proc/self/mem
+  std::map<uint32_t, std::shared_ptr<FakeSrq>> srqs;
+  std::map<uint32_t, abi::CreateAh> ahs;
+  abi::SrqAttr srq_answer{};
+  bool unsound_srqs = false;  // layouts that do not fit their region
+  int memory_fd = -1;         // the client's /proc/self/mem
 
   std::shared_ptr<FakeCq> only_cq();
   std::shared_ptr<FakeQp> only_qp();
@@ -112,6 +130,8 @@ class FakeDaemon {
   Reply create_cq(const std::vector<uint8_t>& body);
   Reply resize_cq(const std::vector<uint8_t>& body);
   Reply create_qp(const std::vector<uint8_t>& body);
+  Reply create_srq(const std::vector<uint8_t>& body);
+  Reply create_ah(const std::vector<uint8_t>& body);
   void send_reply(int connection, abi::Op op, const Reply& reply);
   void close_events();
 

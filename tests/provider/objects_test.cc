@@ -99,6 +99,10 @@ TEST_F(DeviceTest, QueryDeviceKeepsToTheCallersSize) {
   EXPECT_EQ(attr.max_qp, 1000);
   EXPECT_STREQ(attr.fw_ver, "1.2.3");
   EXPECT_EQ(attr.phys_port_cnt, 1);
+  EXPECT_EQ(attr.max_ah, 11);
+  EXPECT_EQ(attr.max_srq, 12);
+  EXPECT_EQ(attr.max_srq_wr, 13);
+  EXPECT_EQ(attr.max_srq_sge, 14);
 
   ibv_device_attr_ex extended;
   ASSERT_EQ(ibv_query_device_ex(context_, nullptr, &extended), 0);
@@ -306,7 +310,7 @@ TEST_F(QpControlTest, OtherTransportsAndOperationsAreNotSupported) {
   make_cq();
   ibv_qp_init_attr attr{};
   attr.send_cq = attr.recv_cq = cq_;
-  for (ibv_qp_type type : {IBV_QPT_UC, IBV_QPT_UD, IBV_QPT_RAW_PACKET, IBV_QPT_XRC_SEND}) {
+  for (ibv_qp_type type : {IBV_QPT_UC, IBV_QPT_RAW_PACKET, IBV_QPT_XRC_SEND}) {
     attr.qp_type = type;
     EXPECT_EQ(ibv_create_qp(pd_, &attr), nullptr);
     EXPECT_EQ(errno, EOPNOTSUPP) << type;

@@ -55,6 +55,8 @@ void ProviderTest::TearDown() {
     daemon_.delivered = {};
   }
   destroy_all<ibv_qp>();
+  destroy_all<ibv_srq>();
+  destroy_all<ibv_ah>();
   destroy_all<ibv_cq>();
   destroy_all<ibv_comp_channel>();
   destroy_all<ibv_pd>();
@@ -85,6 +87,13 @@ int ProviderTest::destroy(ibv_pd* pd) {
   return forget(pd, ibv_dealloc_pd(pd));
 }
 
+int ProviderTest::destroy(ibv_srq* srq) {
+  return forget(srq, ibv_destroy_srq(srq));
+}
+int ProviderTest::destroy(ibv_ah* ah) {
+  return forget(ah, ibv_destroy_ah(ah));
+}
+
 ibv_pd* ProviderTest::make_pd() {
   if (context_ == nullptr && open() == nullptr) ADD_FAILURE() << strerror(errno);
   if (pd_ == nullptr) pd_ = keep(ibv_alloc_pd(context_));
@@ -108,13 +117,33 @@ ibv_comp_channel* ProviderTest::make_channel() {
   return keep(channel);
 }
 
+ibv_srq* ProviderTest::make_srq(uint32_t wr, uint32_t sge) {
+  make_pd();
+  ibv_srq_init_attr attr{};
+  attr.srq_context = this;
+  attr.attr = {wr, sge, 0xDEAD};  // the limit means nothing here
+  return keep(ibv_create_srq(pd_, &attr));
+}
+
+ibv_ah* ProviderTest::make_ah(uint8_t last_byte_of_dgid) {
+  make_pd();
+  ibv_ah_attr attr{};
+  attr.is_global = 1;
+  attr.port_num = 1;
+  attr.grh.dgid.raw[15] = last_byte_of_dgid;
+  attr.grh.hop_limit = 64;
+  attr.grh.traffic_class = 0x60;
+  return keep(ibv_create_ah(pd_, &attr));
+}
+
 ibv_qp* ProviderTest::make_qp(const Caps& caps, uint64_t send_ops) {
   make_pd();
   if (cq_ == nullptr) make_cq();
   ibv_qp_init_attr_ex attr{};
   attr.send_cq = attr.recv_cq = cq_;
   attr.cap = {caps.send_wr, caps.recv_wr, caps.sge, caps.sge, caps.inline_data};
-  attr.qp_type = IBV_QPT_RC;
+  attr.qp_type = caps.type;
+  attr.srq = caps.srq;
   attr.pd = pd_;
   attr.comp_mask = IBV_QP_INIT_ATTR_PD;
   if (send_ops != 0) attr.comp_mask |= IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
@@ -154,6 +183,15 @@ int ProviderTest::post_recv(ibv_qp* qp, uint64_t wr_id) {
   return ibv_post_recv(qp, &wr, &bad);
 }
 
+int ProviderTest::post_srq_recv(ibv_srq* srq, uint64_t wr_id) {
+  ibv_recv_wr wr{};
+  wr.wr_id = wr_id;
+  wr.sg_list = &sge_;
+  wr.num_sge = 1;
+  ibv_recv_wr* bad = nullptr;
+  return ibv_post_srq_recv(srq, &wr, &bad);
+}
+
 std::vector<ibv_wc> ProviderTest::poll(ibv_cq* cq, size_t count) {
   std::vector<ibv_wc> all;
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(2);
@@ -173,6 +211,11 @@ std::shared_ptr<FakeCq> ProviderTest::fake(ibv_cq* cq) {
 std::shared_ptr<FakeQp> ProviderTest::fake(ibv_qp* qp) {
   const auto lock = daemon_.state();
   return daemon_.qps.at(qp->handle);
+}
+
+std::shared_ptr<FakeSrq> ProviderTest::fake(ibv_srq* srq) {
+  const auto lock = daemon_.state();
+  return daemon_.srqs.at(srq->handle);
 }
 
 }  // namespace verbena::test

@@ -36,6 +36,8 @@ class ProviderTest : public testing::Test {
     uint32_t recv_wr = 4;
     uint32_t sge = 2;
     uint32_t inline_data = 32;
+    ibv_srq* srq = nullptr;
+    ibv_qp_type type = IBV_QPT_RC;
   };
   ibv_qp* make_qp(const Caps& caps, uint64_t send_ops = 0);
   ibv_qp* make_qp() { return make_qp(Caps()); }
@@ -49,17 +51,23 @@ class ProviderTest : public testing::Test {
   int destroy(ibv_cq* cq);
   int destroy(ibv_comp_channel* channel);
   int destroy(ibv_pd* pd);
+  ibv_srq* make_srq(uint32_t wr = 4, uint32_t sge = 2);
+  int destroy(ibv_srq* srq);
+  ibv_ah* make_ah(uint8_t last_byte_of_dgid);
+  int destroy(ibv_ah* ah);
   // Through INIT and RTR to RTS: nothing but the states counts here.
   void to_rts(ibv_qp* qp);
   int modify_state(ibv_qp* qp, ibv_qp_state state);
   int post_send(ibv_qp* qp, uint64_t wr_id, ibv_wr_opcode opcode = IBV_WR_SEND,
                 unsigned flags = IBV_SEND_SIGNALED);
   int post_recv(ibv_qp* qp, uint64_t wr_id);
+  int post_srq_recv(ibv_srq* srq, uint64_t wr_id);
   // Polls until `count` completions have come; fails the test after two seconds.
   std::vector<ibv_wc> poll(ibv_cq* cq, size_t count);
 
   std::shared_ptr<FakeCq> fake(ibv_cq* cq);
   std::shared_ptr<FakeQp> fake(ibv_qp* qp);
+  std::shared_ptr<FakeSrq> fake(ibv_srq* srq);
 
   template <typename Object>
   std::vector<Object*>& objects() {
@@ -84,8 +92,8 @@ class ProviderTest : public testing::Test {
   ibv_cq* cq_ = nullptr;
   uint8_t buffer_[4096] = {};
   ibv_sge sge_{};
-  std::tuple<std::vector<ibv_qp*>, std::vector<ibv_cq*>, std::vector<ibv_comp_channel*>,
-             std::vector<ibv_pd*>>
+  std::tuple<std::vector<ibv_qp*>, std::vector<ibv_srq*>, std::vector<ibv_ah*>,
+             std::vector<ibv_cq*>, std::vector<ibv_comp_channel*>, std::vector<ibv_pd*>>
       objects_;
 };
 
