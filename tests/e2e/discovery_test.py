@@ -38,6 +38,7 @@ def find(daemon, command, env=None, allowed_stderr=None):
     expect(not errors.strip() or (allowed_stderr and re.fullmatch(allowed_stderr, errors)),
            f"stderr: {errors}")
     expect(not re.search(r"\bwarn", output, re.IGNORECASE), f"a warning: {output}")
+    expect(not re.search(r"\bERROR\b", output), f"an error: {output}")
     return output
 
 
@@ -76,6 +77,11 @@ def main():
         for name, command in ways():
             with checks.check(name):
                 find(daemon, command)
+        with checks.check("UCX finds both transports on both devices"):
+            output = find(daemon, ["ucx_info", "-d"])
+            for transport in ("rc_verbs", "ud_verbs"):
+                found = re.findall(rf"Transport: {transport}\n#\s+Device: (\w+):1", output)
+                expect(sorted(found) == sorted(DEVICES), f"{transport}: {found}: {output}")
         with checks.check("contents of the virtual sysfs"):
             check_sysfs(daemon)
         with checks.check("a stub makes the RDMA netlink socket succeed"):

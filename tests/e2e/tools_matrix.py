@@ -29,7 +29,8 @@ QUICK = {
     "ib_write_bw -a -n 20", "ib_send_lat -a -n 5", "ib_send_lat -e -n 200",
     "ib_read_lat -n 500", "ib_write_bw -q 16 -n 200", "ib_send_bw -b -n 500",
     "ib_send_bw -m 512 -n 500", "ib_write_lat -I 64 -n 500",
-    "ib_write_bw --use_old_post_send -n 1000",
+    "ib_write_bw --use_old_post_send -n 1000", "ibv_ud_pingpong -g 0", "ibv_srq_pingpong -g 0 -e",
+    "ib_send_bw -c UD -n 1000", "ib_send_bw --use-srq -n 1000",
 }
 
 
@@ -38,6 +39,15 @@ def cases():
     for options in ("", "-s 1", "-s 1048576 -n 100", "-e", "-m 256", "-c", "-N", "-e -c -s 65537",
                     "-t"):
         yield f"ibv_rc_pingpong -g 0 {options}".strip()
+    for tool in ("ibv_ud_pingpong", "ibv_srq_pingpong"):
+        for options in ("", "-e", "-c", "-s 1"):
+            yield f"{tool} -g 0 {options}".strip()
+    for tool in ("ib_send_bw", "ib_send_lat"):
+        for options in ("-n 1000", "-s 4096 -n 500", "-e -n 200", "-I 64 -s 64 -n 500",
+                        "--use_old_post_send -n 500"):
+            yield f"{tool} -c UD {options}"
+    for options in ("-n 1000", "-q 16 -n 200", "-e -n 200"):
+        yield f"ib_send_bw --use-srq {options}"
     for tool in BW_TOOLS:
         yield f"{tool} -n 1000"
         yield f"{tool} -a -n 20"

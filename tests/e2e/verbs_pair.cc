@@ -37,7 +37,8 @@ Owned<ibv_qp> make_qp(ibv_context* context, const QpOptions& options, ibv_pd* pd
   attr.recv_cq = recv_cq;
   attr.cap = {options.send_wr, options.recv_wr, options.send_sge, options.recv_sge,
               options.inline_data};
-  attr.qp_type = IBV_QPT_RC;
+  attr.srq = options.srq;
+  attr.qp_type = options.type;
   attr.sq_sig_all = options.sq_sig_all ? 1 : 0;
   attr.pd = pd;
   attr.comp_mask = IBV_QP_INIT_ATTR_PD;

@@ -48,6 +48,8 @@ struct VerbsDeleter {
   void operator()(ibv_mr* p) const { report_teardown(ibv_dereg_mr(p), "dereg_mr"); }
   void operator()(ibv_cq* p) const { report_teardown(ibv_destroy_cq(p), "destroy_cq"); }
   void operator()(ibv_qp* p) const { report_teardown(ibv_destroy_qp(p), "destroy_qp"); }
+  void operator()(ibv_srq* p) const { report_teardown(ibv_destroy_srq(p), "destroy_srq"); }
+  void operator()(ibv_ah* p) const { report_teardown(ibv_destroy_ah(p), "destroy_ah"); }
   void operator()(ibv_comp_channel* p) const {
     report_teardown(ibv_destroy_comp_channel(p), "destroy_comp_channel");
   }
@@ -89,6 +91,8 @@ struct QpOptions {
   ibv_pd* pd = nullptr;       // a PD of its own when null
   ibv_cq* send_cq = nullptr;  // a CQ of its own when null
   ibv_cq* recv_cq = nullptr;
+  ibv_srq* srq = nullptr;
+  ibv_qp_type type = IBV_QPT_RC;
 };
 
 struct PathOptions {
