@@ -196,7 +196,6 @@ void on_read_response(Engine& engine, Qp& qp, const wire::ParsedPacket& packet) 
   if (copy.kind == CopyResult::Kind::kLater || !qp.sends_requests()) return;
   if (!copy.ok()) return fail_send(engine, qp, abi::WcStatus::kLocProt, copy.vendor);
   ++wr.responses;
-  wr.restarted = false;
   wr.recovering = false;
   --req.read_psns;
   if (wr.responses < wr.packets) {
@@ -251,13 +250,13 @@ void on_store_failed(Engine& engine, Qp& qp, MemResult result) {
   if (!qp.sends_requests() || req.read_count == 0) return;
   SendWr& wr = qp.sq.at(req.oldest_read());
   if (result == MemResult::kLater) {
-    // Ask for the whole READ again after a pause; none of it was reported, and no retry is spent.
+    // Ask for what could not be stored again after a pause; no retry is spent.
     engine.stats.drop(DropReason::kMemoryLater);
-    req.read_psns += wr.responses;
-    wr.responses = 0;
+    req.read_psns += wr.responses - req.read_checkpoint;
+    wr.responses = req.read_checkpoint;
     wr.recovering = true;
-    req.una = wr.first_psn;
-    requester::go_back(engine, qp, wr.first_psn);
+    req.una = wr.first_psn + wr.responses;
+    requester::go_back(engine, qp, req.una);
     req.hold_until = std::max(req.hold_until, engine.now + kMemoryPause);
     req.ack_deadline = kNever;
     engine.arm_timer(qp);

@@ -49,6 +49,8 @@ struct RequesterState {
   uint32_t read_first = 0;
   uint32_t read_count = 0;
   uint32_t read_psns = 0;  // responses outstanding for them
+  // Responses of the oldest READ before the first whose bytes wait in Placement.
+  uint32_t read_checkpoint = 0;
 
   uint32_t retries_left = 0;
   uint32_t rnr_retries_left = 0;

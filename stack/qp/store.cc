@@ -27,7 +27,15 @@ bool store(Engine& engine, const Placement::Owner& owner, const Translation& whe
            std::span<const uint8_t> bytes) {
   if (bytes.empty()) return true;
   if (!engine.placement.fits(owner, where) && flush_placement(engine) == owner.qp) return false;
-  if (engine.placement.empty() && !owner.response) owner.qp->resp.checkpoint = owner.qp->resp.at;
+  if (engine.placement.empty()) {
+    // Where to fall back to if these bytes cannot be stored.
+    Qp& qp = *owner.qp;
+    if (owner.response) {
+      qp.req.read_checkpoint = qp.sq.at(qp.req.oldest_read()).responses;
+    } else {
+      qp.resp.checkpoint = qp.resp.at;
+    }
+  }
   engine.placement.add(owner, where, {bytes.data(), static_cast<uint32_t>(bytes.size())});
   return true;
 }

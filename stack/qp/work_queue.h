@@ -36,7 +36,7 @@ struct SendWr {
   // READ only.
   uint32_t responses = 0;   // response packets placed so far
   bool issued = false;      // the request was sent at least once
-  bool restarted = false;   // requested again: the next response may be a First (RC-REQ-12)
+  bool restarted = false;   // requested again: a First may come at any place (RC-REQ-12)
   bool recovering = false;  // a lost response was noticed and the request is to be repeated
 
   bool is_read() const { return opcode == abi::WrOpcode::kRead; }

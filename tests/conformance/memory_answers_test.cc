@@ -150,6 +150,53 @@ TEST(MemoryAnswersTest, ReadDataLaterIsAskedForAgainWithoutARetry) {
   t.expect_silence();
 }
 
+// What was stored before stays: a long READ makes progress however often memory is not ready.
+TEST(MemoryAnswersTest, ReadDataLaterKeepsWhatWasStored) {
+  Timeline t;
+  t.post_read(3000);
+  t.expect({.opcode = Opcode::kReadRequest, .psn = 0});
+  t.peer({.opcode = Opcode::kReadResponseFirst, .psn = 0, .bytes = 1024, .seed = 2});
+  t.station.memory.answer_next(MemResult::kLater, 1, Access::kWrite);
+  t.peer({.opcode = Opcode::kReadResponseMiddle,
+          .psn = 1,
+          .bytes = 1024,
+          .seed = 2,
+          .seed_offset = 1024});
+  t.pass(1'000'000);
+  t.expect({.opcode = Opcode::kReadRequest, .psn = 1, .dma_length = 3000 - 1024});
+  t.peer({.opcode = Opcode::kReadResponseFirst,
+          .psn = 1,
+          .bytes = 1024,
+          .seed = 2,
+          .seed_offset = 1024});
+  t.peer({.opcode = Opcode::kReadResponseLast,
+          .psn = 2,
+          .bytes = 3000 - 2048,
+          .seed = 2,
+          .seed_offset = 2048});
+  t.expect_wc(0);
+  EXPECT_TRUE(t.station.memory.holds(t.station.va(t.kInto), 3000, 2));
+  t.expect_silence();
+}
+
+// A response of the first answer could not be stored; that of the repeated one, which begins with
+// First, arrives during the pause and is as good.
+TEST(MemoryAnswersTest, FirstOfARepeatedAnswerIsTakenAfterAFallBack) {
+  Timeline t;
+  t.post_read(3000);
+  t.expect({.opcode = Opcode::kReadRequest, .psn = 0});
+  t.peer({.opcode = Opcode::kReadResponseFirst, .psn = 0, .bytes = 1024});
+  t.peer({.opcode = Opcode::kReadResponseLast, .psn = 2, .bytes = 3000 - 2048});
+  t.expect({.opcode = Opcode::kReadRequest, .psn = 1});
+  t.station.memory.answer_next(MemResult::kLater, 1, Access::kWrite);
+  t.peer({.opcode = Opcode::kReadResponseMiddle, .psn = 1, .bytes = 1024});
+  t.peer({.opcode = Opcode::kReadResponseFirst, .psn = 1, .bytes = 1024});
+  t.peer({.opcode = Opcode::kReadResponseLast, .psn = 2, .bytes = 3000 - 2048});
+  t.expect_wc(0);
+  t.pass(1'000'000);
+  t.expect_silence();
+}
+
 TEST(MemoryAnswersTest, ReadDataFaultIsLocalProtection) {
   Timeline t;
   t.post_read(8);

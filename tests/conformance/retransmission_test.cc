@@ -4,6 +4,7 @@
 
 #include "stack/wire/syndrome.h"
 #include "tests/conformance/timeline.h"
+#include "tests/sim/random.h"
 
 namespace verbena::test {
 namespace {
@@ -183,12 +184,10 @@ TEST(RetransmissionTest, WindowStopsAndTheLastPacketAsksForTheAck) {
   t.expect_silence();
 }
 
-TEST(RetransmissionTest, EveryThirdPacketLostStillArrives) {
+TEST(RetransmissionTest, EveryFourthPacketLostStillArrives) {
   Pair pair;
-  uint32_t seen = 0;
-  pair.filter = [&](const wire::ParsedPacket&) {
-    return Fate{.drop = (++seen * 2654435761U >> 13) % 3 == 0};
-  };
+  Random random(4);
+  pair.filter = [&](const wire::ParsedPacket&) { return Fate{.drop = random.chance(250)}; };
   pair.a.memory.fill(pair.a.va(0), 20'000, 5);
   pair.qa.post_send({.opcode = abi::WrOpcode::kWrite,
                      .sges = {pair.a.sge(0, 20'000)},

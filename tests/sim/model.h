@@ -52,9 +52,10 @@ struct End {
   std::deque<Operation> arriving;  // the peer's operations that will consume a receive, in order
   uint32_t completed = 0;
   uint32_t received = 0;
-  bool failed = false;    // an error completion was seen
-  bool may_fail = false;  // an error is right: a bad key, or the connection was cut
-  bool gone = false;      // destroyed
+  bool failed = false;     // an error completion was seen
+  bool may_fail = false;   // an error is right: a bad key, or the connection was cut
+  bool may_flush = false;  // its queue pair may fail without one of its own requests failing
+  bool gone = false;       // destroyed
 
   bool done() const {
     return gone || (planned.empty() && posted.empty() && (failed || recvs.empty()));

@@ -1,9 +1,11 @@
 #include "tests/sim/swarm.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <memory>
 #include <optional>
 
+#include "stack/wire/describe.h"
 #include "tests/sim/model.h"
 #include "tests/sim/random.h"
 #include "tests/support/pair.h"
@@ -51,7 +53,7 @@ World make_world(Random& random) {
 
 class Swarm {
  public:
-  explicit Swarm(uint64_t seed) : random_(seed), world_(make_world(random_)) {
+  Swarm(uint64_t seed, bool trace) : random_(seed), world_(make_world(random_)), trace_(trace) {
     fabric_.record = false;
     fabric_.sink_capacity = world_.sink_capacity;
     fabric_.poll_budget = random_.between(1, 80);
@@ -122,6 +124,11 @@ class Swarm {
     fate.drop = random_.chance(world_.drop);
     fate.corrupt = random_.chance(world_.corrupt);
     if (random_.chance(world_.duplicate)) fate.copies = 2;
+    if (trace_) {
+      std::printf("%llu %s%s%s%s\n", static_cast<unsigned long long>(fabric_.now),
+                  wire::describe(packet).c_str(), fate.drop ? " dropped" : "",
+                  fate.corrupt ? " corrupted" : "", fate.copies == 2 ? " twice" : "");
+    }
     return fate;
   }
 
@@ -236,7 +243,7 @@ class Swarm {
     for (Operation& op : end.planned) {
       if (!(op.is_read() || op.is_write()) || op.bytes == 0 || !random_.chance(200)) continue;
       op.bad_key = true;
-      end.may_fail = end.peer->may_fail = true;
+      end.may_fail = end.peer->may_fail = end.peer->may_flush = true;
       return;
     }
   }
@@ -309,7 +316,7 @@ class Swarm {
   void cut() {
     world_.cut = false;
     End& end = *ends_[random_.between(0, static_cast<uint32_t>(ends_.size()) - 1)];
-    end.may_fail = end.peer->may_fail = true;
+    end.may_fail = end.peer->may_fail = end.may_flush = true;
     if (random_.chance(500)) {
       (void)end.station->set_state(*end.qp, QpState::kErr, fabric_.now);
       return;
@@ -376,6 +383,7 @@ class Swarm {
 
   Random random_;
   World world_;
+  bool trace_;
   Fabric fabric_;
   std::vector<std::unique_ptr<End>> ends_;
   std::vector<uint64_t> next_offset_;  // by station
@@ -385,8 +393,8 @@ class Swarm {
 
 }  // namespace
 
-SwarmResult run_swarm(uint64_t seed) {
-  return Swarm(seed).run();
+SwarmResult run_swarm(uint64_t seed, bool trace) {
+  return Swarm(seed, trace).run();
 }
 
 }  // namespace verbena::test

@@ -18,6 +18,7 @@ struct SwarmResult {
   uint64_t resent = 0;
 };
 
-SwarmResult run_swarm(uint64_t seed);
+// `trace`: prints each packet and what becomes of it.
+SwarmResult run_swarm(uint64_t seed, bool trace = false);
 
 }  // namespace verbena::test

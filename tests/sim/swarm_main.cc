@@ -8,7 +8,7 @@
 namespace {
 
 int usage() {
-  std::fprintf(stderr, "usage: swarm --seeds FROM:TO [--verbose]\n");
+  std::fprintf(stderr, "usage: swarm --seeds FROM:TO [--verbose|--trace]\n");
   return 2;
 }
 
@@ -21,10 +21,11 @@ int main(int argc, char** argv) {
       std::sscanf(argv[2], "%llu:%llu", &from, &to) != 2 || to < from) {
     return usage();
   }
-  const bool verbose = argc > 3 && std::strcmp(argv[3], "--verbose") == 0;
+  const bool trace = argc > 3 && std::strcmp(argv[3], "--trace") == 0;
+  const bool verbose = trace || (argc > 3 && std::strcmp(argv[3], "--verbose") == 0);
   unsigned long long failures = 0;
   for (unsigned long long seed = from; seed <= to; ++seed) {
-    const auto result = verbena::test::run_swarm(seed);
+    const auto result = verbena::test::run_swarm(seed, trace);
     if (verbose) {
       std::printf("seed %llu: %llu operations, %llu packets, %llu sent again; %s\n", seed,
                   static_cast<unsigned long long>(result.operations),
