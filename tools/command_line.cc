@@ -96,7 +96,7 @@ void add_capture(CLI::App& app, Context& context) {
   auto file = std::make_shared<std::string>();
   CLI::App* start_command = command->add_subcommand("start", "Begin a capture");
   start_command->fallthrough();
-  start_command->add_option("file", *file, "The pcapng file to write")->required();
+  start_command->add_option("FILE", *file, "The pcapng file to write")->required();
   start_command->callback([&context, file] { start_capture(context, *file); });
   CLI::App* stop_command = command->add_subcommand("stop", "End it, with the file complete");
   stop_command->fallthrough();
@@ -156,6 +156,17 @@ void check_first_word(const CLI::App& app, const std::vector<std::string>& argum
   }
 }
 
+// The help that explains the subcommand which could not be parsed.
+std::string help_command(const CLI::App& app) {
+  std::string words = "verbena";
+  const CLI::App* command = &app;
+  while (!command->get_subcommands().empty()) {
+    command = command->get_subcommands().front();
+    words += ' ' + command->get_name();
+  }
+  return words + " --help";
+}
+
 void declare(CLI::App& app, Context& context) {
   app.name("verbena");
   app.set_version_flag("--version", std::string("verbena ") + VERBENA_VERSION);
@@ -194,7 +205,7 @@ int run_command_line(std::vector<std::string> arguments, Context& context) {
   } catch (const CLI::Success& success) {
     return app.exit(success);  // --help, --version
   } catch (const CLI::ParseError& error) {
-    throw CommandError(error.what(), "verbena --help", kUsage);
+    throw CommandError(error.what(), help_command(app), kUsage);
   }
   return context.status;
 }

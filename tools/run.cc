@@ -5,8 +5,10 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <optional>
+#include <system_error>
 
 #include "tools/commands.h"
 #include "tools/error.h"
@@ -26,10 +28,14 @@ constexpr int kNotFound = 127;
 void check_program(const FoundProgram& program) {
   if (program.error != 0) {
     const bool missing = program.error == ENOENT || program.error == ENOTDIR;
-    throw CommandError(
-        fmt::format("{}: {}", program.path, missing ? "command not found" : "cannot be executed"),
-        missing ? "" : fmt::format("chmod +x {}", program.path),
-        missing ? kNotFound : kNotExecutable);
+    std::error_code ignored;
+    const bool directory = std::filesystem::is_directory(program.path, ignored);
+    throw CommandError(fmt::format("{}: {}", program.path,
+                                   missing     ? "command not found"
+                                   : directory ? "is a directory"
+                                               : "cannot be executed"),
+                       missing || directory ? "" : fmt::format("chmod +x {}", program.path),
+                       missing ? kNotFound : kNotExecutable);
   }
   switch (check_reach(program.path)) {
     case Reach::kReachable:
