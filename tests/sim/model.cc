@@ -31,7 +31,8 @@ std::string check_failed_status(const End& end, const Operation& op, const Wc& w
   if (!end.may_fail) return text("unexpected status", static_cast<uint64_t>(wc.status), 0);
   if (op.bad_key && wc.status == abi::WcStatus::kRemAccess) return {};
   // The answer got lost, or the peer is gone.
-  const bool unanswered = wc.status == abi::WcStatus::kRetryExc && (lossy || !op.bad_key);
+  const bool unanswered =
+      wc.status == abi::WcStatus::kRetryExc && (lossy || !op.bad_key || end.peer->may_flush);
   const bool flushed = wc.status == abi::WcStatus::kWrFlush && end.may_flush;
   return unanswered || flushed ? "" : text("wrong error", static_cast<uint64_t>(wc.status), 10);
 }
