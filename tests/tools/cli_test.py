@@ -71,7 +71,7 @@ class CommandLineTest(CliCase):
         self.refused('up', '--devcie', 'x', says='--devcie', status=2)
         self.refused('stat', '--watch', '-1', says='watch', status=2)
         self.refused('up', '--device', 'mlx5_0', says='a wire has two ends')
-        self.refused('capture', 'start', says='file is required', status=2)
+        self.refused('capture', 'start', says='FILE is required', status=2)
         self.refused('run', says='which program', status=2)
 
     def test_wrong_names_are_refused(self):
@@ -292,7 +292,7 @@ class RunTest(CliCase):
                          -signal.SIGTERM)
         self.refused('run', '--', 'no-such-program', says='not found', status=127)
         self.refused('run', '--', '/etc/passwd', says='cannot be executed', status=126)
-        self.refused('run', '--', '/tmp', says='cannot be executed', status=126)
+        self.refused('run', '--', '/tmp', says='is a directory', status=126)
 
     def test_missing_program_starts_no_daemon(self):
         self.refused('run', '--', 'no-such-program', says='not found', status=127)
