@@ -16,8 +16,8 @@
 namespace verbena {
 namespace {
 
-[[noreturn]] void fail(std::string text) {
-  throw std::runtime_error(std::move(text));
+[[noreturn]] void fail(const std::string& text) {
+  throw std::runtime_error(text);
 }
 
 void make_dirs(const std::filesystem::path& path) {

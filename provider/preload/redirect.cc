@@ -37,6 +37,7 @@ constinit std::atomic<DirState> dir_state = DirState::kUnread;
     while (length > 0 && dir[length - 1] == '/') --length;
     if (length > 0 && length < sizeof(dir_text)) {
       memcpy(dir_text, dir, length);
+      dir_text[length] = 0;
       dir_length = length;
     }
   }

@@ -36,8 +36,11 @@ class [[nodiscard]] Result {
   }
 
   bool ok() const { return storage_.index() == 0; }
-  int error() const { return ok() ? 0 : std::get_if<1>(&storage_)->error(); }
-  Status status() const { return ok() ? kOk : *std::get_if<1>(&storage_); }
+  int error() const { return status().error(); }
+  Status status() const {
+    const Status* error = std::get_if<1>(&storage_);
+    return error != nullptr ? *error : kOk;
+  }
 
   // Only when ok().
   T& operator*() { return value(); }

@@ -35,9 +35,9 @@ constexpr uint8_t rnr_syndrome(uint8_t timer_code) {
 
 // Delay of an RNR timer code 0..31, in ns (IBTA table "Encoding for RNR NAK Timer Field").
 constexpr DurationNs rnr_delay(uint8_t code) {
-  constexpr uint32_t kHundredthsOfMs[32] = {65536, 1,    2,    3,    4,    6,    8,    12,
-                                            16,    24,   32,   48,   64,   96,   128,  192,
-                                            256,   384,  512,  768,  1024, 1536, 2048, 3072,
+  constexpr uint32_t kHundredthsOfMs[32] = {65536, 1,    2,    3,     4,     6,     8,     12,
+                                            16,    24,   32,   48,    64,    96,    128,   192,
+                                            256,   384,  512,  768,   1024,  1536,  2048,  3072,
                                             4096,  6144, 8192, 12288, 16384, 24576, 32768, 49152};
   return static_cast<DurationNs>(kHundredthsOfMs[code & 0x1F]) * 10'000;
 }

@@ -16,15 +16,16 @@ uint64_t allocations = 0;
 }  // namespace
 
 // Counts, otherwise as the library's. (The sanitizers see malloc and free.)
-void* operator new(size_t bytes) {
+// Not inlined: gcc would see free() meet memory of operator new.
+[[gnu::noinline]] void* operator new(size_t bytes) {
   ++allocations;
   if (void* memory = std::malloc(bytes != 0 ? bytes : 1)) return memory;
   throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept {
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
   std::free(memory);
 }
-void operator delete(void* memory, size_t) noexcept {
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept {
   std::free(memory);
 }
 
