@@ -66,7 +66,8 @@ MemResult ProcMemory::transfer(Transfer call, uint64_t va, size_t pieces) {
     if (pieces == 0) return MemResult::kDone;
     const ssize_t moved = call(fd_.value(), iov, static_cast<int>(pieces), static_cast<off_t>(va));
     if (moved < 0 && errno == EINTR) continue;
-    if (moved <= 0) return MemResult::kFault;
+    if (moved == 0) return MemResult::kGone;  // as of an address space that has ended
+    if (moved < 0) return MemResult::kFault;
     va += static_cast<uint64_t>(moved);
     for (auto left = static_cast<size_t>(moved); left > 0;) {
       const size_t step = std::min(left, iov->iov_len);

@@ -3,7 +3,7 @@
 
     tools/tidy.py BUILD_DIRECTORY [SECONDS]
 
-No check is begun after SECONDS (240); what was not reached is said on stderr, counts as neither, and
+No check is begun after SECONDS (150); what was not reached is said on stderr, counts as neither, and
 comes first when this runs again.
 
 A file that passed is remembered in BUILD_DIRECTORY/tidy.json by a hash of its text, its command
@@ -56,7 +56,7 @@ def check(build, name, deadline):
 
 def main():
     build = pathlib.Path(sys.argv[1]).resolve()
-    deadline = time.monotonic() + float(sys.argv[2] if len(sys.argv) > 2 else 240)
+    deadline = time.monotonic() + float(sys.argv[2] if len(sys.argv) > 2 else 150)
     memory = build / 'tidy.json'
     known = json.loads(memory.read_text()) if memory.exists() else {}
     headers = {folder: headers_hash(BELOW[folder]) for folder in FOLDERS}

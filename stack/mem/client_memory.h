@@ -16,6 +16,7 @@ namespace verbena {
 enum class MemResult : uint8_t {
   kDone,
   kFault,  // the address range is not there (any more)
+  kGone,   // the whole address space is not there any more: its process has ended
   kLater,  // not ready now; asking again later will help, and nothing was copied
 };
 

@@ -63,10 +63,10 @@ CopyResult gather(const MrTable& mrs, PdId pd, std::span<const abi::Sge> sges, u
       size_t count;
       const uint64_t bytes = cursor.next(take, part, count);
       const MemResult result = where.memory->read(where.va, {part.data(), count});
-      if (result == MemResult::kFault) {
+      if (result == MemResult::kLater) return {CopyResult::Kind::kLater};
+      if (result != MemResult::kDone) {
         return {CopyResult::Kind::kError, abi::VendorErr::kLocalFault};
       }
-      if (result == MemResult::kLater) return {CopyResult::Kind::kLater};
       where.va += bytes;
       take -= bytes;
     }

@@ -31,12 +31,15 @@ void note_progress(Engine& engine, Qp& qp) {
 
 // Resends from `psn`, or gives up when the retries are used up.
 void retry(Engine& engine, Qp& qp, Psn psn, abi::VendorErr reason) {
-  if (qp.req.retries_left == 0) {
-    ++engine.stats.retry_exceeded_err;
-    fail_send(engine, qp, abi::WcStatus::kRetryExc, reason);
-    return;
+  // A second sign of the same loss, before anything was sent again, costs nothing (RC-REQ-22).
+  if (!qp.req.resend_due) {
+    if (qp.req.retries_left == 0) {
+      ++engine.stats.retry_exceeded_err;
+      fail_send(engine, qp, abi::WcStatus::kRetryExc, reason);
+      return;
+    }
+    --qp.req.retries_left;
   }
-  --qp.req.retries_left;
   requester::go_back(engine, qp, psn);
   restart_ack_timer(engine, qp);
 }

@@ -76,7 +76,11 @@ Turn send_some(Engine& engine, Qp& qp, ReadResource& read, uint32_t budget, uint
     if (result != MemResult::kDone) {
       frames.release(*engine.sink);
       if (result == MemResult::kLater) return Turn::kLater;
-      refuse(engine, qp, read);
+      if (result == MemResult::kGone) {
+        enter_error(engine, qp);  // without a word, as responder::on_store_failed
+      } else {
+        refuse(engine, qp, read);
+      }
       return Turn::kIdle;
     }
   }
@@ -131,6 +135,14 @@ bool replay(Qp& qp, const wire::ParsedPacket& packet) {
 
 bool pending(const Qp& qp) {
   return oldest_active(qp) != nullptr;
+}
+
+bool unanswered(const Qp& qp) {
+  for (uint32_t i = 0; i < qp.resp.read_valid; ++i) {
+    const ReadResource& read = qp.resp.reads[slot(qp, i)];
+    if (read.active() && !read.answered) return true;
+  }
+  return false;
 }
 
 bool acks_before_pending(const Qp& qp, Psn psn) {

@@ -20,7 +20,12 @@ void accept(Qp& qp, const wire::ParsedPacket& packet);
 // remembered, or asks for something else.
 bool replay(Qp& qp, const wire::ParsedPacket& packet);
 
+// True while responses are to be sent, for the first time or again.
 bool pending(const Qp& qp);
+
+// True while a READ was not answered in full even once: what follows it must not change its data.
+// One that is being answered again brings the memory of now, whatever came between.
+bool unanswered(const Qp& qp);
 
 // True if `psn` lies before the first response that is still to be sent.
 bool acks_before_pending(const Qp& qp, Psn psn);

@@ -195,10 +195,10 @@ Step check_rkey(Engine& engine, Qp& qp, const ParsedPacket& packet) {
 // Nothing that is stored may overtake the data of a READ accepted before it.
 Step finish_reads_before(Engine& engine, Qp& qp) {
   uint32_t sent = 0;
-  if (!read_replies::pending(qp)) return Step::kContinue;
+  if (!read_replies::unanswered(qp)) return Step::kContinue;
   (void)read_replies::send(engine, qp, UINT32_MAX, sent);
   if (qp.state == QpState::kErr) return Step::kDone;  // the memory to be read is gone
-  if (!read_replies::pending(qp)) return Step::kContinue;
+  if (!read_replies::unanswered(qp)) return Step::kContinue;
   // The sink is full. Forget the packet, and ask for it again when the READ is answered.
   qp.resp.blocked = true;
   qp.resp.gap_naked = true;
@@ -398,6 +398,9 @@ void on_store_failed(Engine& engine, Qp& qp, Psn psn, MemResult result) {
     return;
   }
   qp.resp.ack_pending = false;
+  // The peer sees a process that ended as it sees a host that is gone, whatever the end met first:
+  // no answer.
+  if (result == MemResult::kGone) return enter_error(engine, qp);
   if (qp.resp.at.recv_held) {
     refuse_recv(engine, qp, psn, NakCode::kRemoteOperational, abi::WcStatus::kLocProt,
                 abi::VendorErr::kLocalFault);

@@ -101,6 +101,38 @@ TEST(MemoryAnswersTest, StoreFaultOfSendFailsTheReceive) {
   t.expect_silence();
 }
 
+// A process may have lost its memory a little before its end is noticed. Its peer is to see the
+// same as after: no answer.
+TEST(MemoryAnswersTest, ProcessThatEndedAnswersNoWrite) {
+  Timeline t;
+  t.station.memory.answer_next(MemResult::kGone, 1, Access::kWrite);
+  t.peer(write(t, Opcode::kWriteOnly, 0, 8, 8));
+  EXPECT_EQ(t.state(), QpState::kErr);
+  t.expect_silence();
+}
+
+TEST(MemoryAnswersTest, ProcessThatEndedAnswersNoSend) {
+  Timeline t;
+  t.post_recv(100);
+  t.station.memory.answer_next(MemResult::kGone, 1, Access::kWrite);
+  t.peer({.opcode = Opcode::kSendOnly, .psn = 0, .bytes = 8});
+  EXPECT_EQ(t.state(), QpState::kErr);
+  t.expect_wc_error(0, abi::WcStatus::kWrFlush, abi::VendorErr::kFlushed, true);
+  t.expect_silence();
+}
+
+TEST(MemoryAnswersTest, ProcessThatEndedAnswersNoRead) {
+  Timeline t;
+  t.station.memory.answer_next(MemResult::kGone, 1, Access::kRead);
+  t.peer({.opcode = Opcode::kReadRequest,
+          .psn = 0,
+          .va = t.station.va(0),
+          .rkey = t.station.keys.rkey,
+          .dma_length = 1500});
+  EXPECT_EQ(t.state(), QpState::kErr);
+  t.expect_silence();
+}
+
 TEST(MemoryAnswersTest, ReadAnswerLaterIsSentWhenReady) {
   Timeline t;
   t.station.memory.answer_next(MemResult::kLater, 3, Access::kRead);

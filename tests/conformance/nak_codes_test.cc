@@ -80,6 +80,21 @@ TEST(NakCodesTest, SequenceNaksUseUpTheRetries) {
   t.expect_silence();
 }
 
+// Repeated on the way, or sent again by an eager responder: before anything was sent again it says
+// nothing new.
+TEST(NakCodesTest, NaksInOneBurstCostOneRetry) {
+  Timeline t({.connect = {.sq_psn = 0x1000, .rq_psn = 0x5000, .retry_cnt = 1}});
+  t.post_send(1);
+  t.expect({.psn = 0});
+  const PacketFields nak{
+      .opcode = Opcode::kAcknowledge, .psn = 0, .syndrome = nak_syndrome(NakCode::kPsnSequence)};
+  t.peer_burst({nak, nak, nak});
+  t.expect({.psn = 0});
+  t.ack(0);
+  t.expect_wc(0);
+  t.expect_silence();
+}
+
 class ReservedSyndromeTest : public testing::TestWithParam<uint8_t> {};
 
 TEST_P(ReservedSyndromeTest, IsIgnored) {

@@ -114,7 +114,9 @@ TEST_F(ProcMemoryTest, DeadProcessIsAFault) {
   EXPECT_EQ(memory.read(address(base_), to), MemResult::kDone);
   ASSERT_EQ(write(ends[1], "x", 1), 1);
   waitpid(child, nullptr, 0);
-  EXPECT_EQ(memory.read(address(base_), to), MemResult::kFault);
+  EXPECT_EQ(memory.read(address(base_), to), MemResult::kGone);
+  const ConstBytes from[] = {{&byte, 1}};
+  EXPECT_EQ(memory.write(address(base_), from, true), MemResult::kGone);
   close(ends[0]);
   close(ends[1]);
 }

@@ -1,0 +1,3 @@
+// Compiled once for all scenarios.
+
+#include <gtest/gtest.h>
