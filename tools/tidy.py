@@ -3,7 +3,7 @@
 
     tools/tidy.py BUILD_DIRECTORY [SECONDS]
 
-No check is begun after SECONDS (150); what was not reached is said on stderr, counts as neither, and
+No check is begun after SECONDS (60); what was not reached is said on stderr, counts as neither, and
 comes first when this runs again.
 
 A file that passed is remembered in BUILD_DIRECTORY/tidy.json by a hash of its text, its command
@@ -44,6 +44,16 @@ def entries(build):
     return sorted(found.items())
 
 
+def latest_first(names):
+    """In the order of the last change, so that a bound in time leaves out what was long at rest."""
+    log = subprocess.run(['git', '-C', str(ROOT), 'log', '--format=', '--name-only'],
+                         capture_output=True, text=True, check=False).stdout
+    rank = {}
+    for line in log.splitlines():
+        rank.setdefault(line, len(rank))
+    return sorted(names, key=lambda name: rank.get(name, -1))
+
+
 def check(build, name, deadline):
     """(passed, text), or nothing when it is too late to begin."""
     if time.monotonic() > deadline:
@@ -56,7 +66,7 @@ def check(build, name, deadline):
 
 def main():
     build = pathlib.Path(sys.argv[1]).resolve()
-    deadline = time.monotonic() + float(sys.argv[2] if len(sys.argv) > 2 else 150)
+    deadline = time.monotonic() + float(sys.argv[2] if len(sys.argv) > 2 else 60)
     memory = build / 'tidy.json'
     known = json.loads(memory.read_text()) if memory.exists() else {}
     headers = {folder: headers_hash(BELOW[folder]) for folder in FOLDERS}
@@ -64,7 +74,7 @@ def main():
     for name, command in entries(build):
         text = (ROOT / name).read_bytes() + command.encode() + headers[name.split('/')[0]].encode()
         keys[name] = hashlib.sha256(text).hexdigest()
-    todo = [name for name in keys if known.get(name) != keys[name]]
+    todo = latest_first(name for name in keys if known.get(name) != keys[name])
     print(f'{len(keys)} files, {len(keys) - len(todo)} of them unchanged', file=sys.stderr)
     failed = unreached = 0
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:

@@ -305,7 +305,7 @@ class UdTest : public testing::Test {
 };
 
 TEST_F(UdTest, DatagramsOfEverySizeArriveBehindTheHeader) {
-  for (const size_t bytes : {0, 1, 3, 255, 256, 1024, 4095, 4096}) {
+  for (const size_t bytes : {0U, 1U, 3U, 255U, 256U, 1024U, 4095U, 4096U}) {
     post();
     a_.send(to_b_.get(), b_.end().qpn(), out_.sge(0, bytes));
     const ibv_wc wc = wait_success(b_.end().recv_cq(), "receive");

@@ -1,3 +1,0 @@
-// Compiled once for all scenarios.
-
-#include <gtest/gtest.h>

@@ -1,0 +1,7 @@
+// Compiled once for each test program: the headers that cost most.
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <thread>
