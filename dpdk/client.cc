@@ -231,7 +231,11 @@ void Client::open_device(const ReceivedMessage& message, Answer& answer) {
     daemon_.worker.attach(&worker_client_);
     return kOk;
   });
-  if (!attached.ok()) return answer.set(attached);
+  if (!attached.ok()) {
+    log::warn("{} was refused to a program: {}", daemon_.devices[index].identity.name,
+              std::strerror(attached.error()));
+    return answer.set(attached);
+  }
   phase_ = Phase::kDevice;
   const auto& slot = daemon_.devices[index];
   answer.set(abi::OpenDeviceReply{limits_of(slot.identity, slot.device->config()),

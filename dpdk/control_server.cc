@@ -157,11 +157,11 @@ void ControlServer::adopt(UniqueFd socket) {
   socklen_t size = sizeof peer;
   if (getsockopt(socket.value(), SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
       peer.uid != geteuid()) {
-    log::warn("process {} of user {} was refused", peer.pid, peer.uid);
+    log::warn("a process of user {} was refused", peer.uid);
     return;
   }
   if (clients_.size() >= kMaxClients) {
-    log::warn("process {} was refused: there are {} connections", peer.pid, clients_.size());
+    log::warn("a connection was refused: there are {} already", clients_.size());
     return;
   }
   UniqueFd pidfd = peer_pidfd(socket.value(), peer.pid);

@@ -120,7 +120,7 @@ const DeviceStats& Device::stats() const {
 // ---- Clients, protection domains, memory regions ----
 
 Result<ClientId> Device::attach_client(ClientMemory& memory) {
-  if (impl_->clients.full()) return Status(EMFILE);
+  if (impl_->clients.full()) return Status(EUSERS);
   return impl_->clients.add(std::make_unique<Client>(&memory));
 }
 

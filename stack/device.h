@@ -59,7 +59,7 @@ class Device {
 
   // ---- Control path ----
 
-  // `memory` is not owned and must outlive the client. EMFILE when max_clients are attached.
+  // `memory` is not owned and must outlive the client. EUSERS when max_clients are attached.
   Result<ClientId> attach_client(ClientMemory& memory);
   // Destroys all that the client owns. Its regions and memory are not touched after the return.
   void detach_client(ClientId client);

@@ -132,8 +132,10 @@ std::vector<std::string> subcommand_names(const CLI::App& app) {
   return names;
 }
 
-// A first word that is no subcommand gets an answer that knows the subcommands.
-void check_first_word(const CLI::App& app, const std::vector<std::string>& arguments) {
+// A word that is no subcommand where one is needed gets an answer that knows the subcommands.
+void check_subcommands(const CLI::App& app, const std::vector<std::string>& arguments) {
+  const CLI::App* command = &app;
+  std::string path = "verbena";
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& word = arguments[i];
     if (word == "--name") {
@@ -141,8 +143,13 @@ void check_first_word(const CLI::App& app, const std::vector<std::string>& argum
       continue;
     }
     if (word.starts_with('-')) continue;
-    std::vector<std::string> names = subcommand_names(app);
-    if (std::find(names.begin(), names.end(), word) != names.end()) return;
+    const std::vector<std::string> names = subcommand_names(*command);
+    if (names.empty()) return;
+    if (std::find(names.begin(), names.end(), word) != names.end()) {
+      command = command->get_subcommand(word);
+      path += ' ' + word;
+      continue;
+    }
     const auto nearest = std::min_element(
         names.begin(), names.end(),
         [&](const auto& a, const auto& b) { return distance(word, a) < distance(word, b); });
@@ -150,8 +157,8 @@ void check_first_word(const CLI::App& app, const std::vector<std::string>& argum
     throw CommandError(
         fmt::format("there is no subcommand '{}'", word),
         distance(word, *nearest) <= kMaxDistance
-            ? fmt::format("verbena {}", *nearest)
-            : fmt::format("use one of {}; verbena --help explains them", fmt::join(names, ", ")),
+            ? fmt::format("{} {}", path, *nearest)
+            : fmt::format("use one of {}; {} --help explains them", fmt::join(names, ", "), path),
         kUsage);
   }
 }
@@ -172,6 +179,7 @@ void declare(CLI::App& app, Context& context) {
   app.set_version_flag("--version", std::string("verbena ") + VERBENA_VERSION);
   app.add_option("--name", context.name,
                  "Which daemon, when several are up (the one called default)")
+      ->check([](const std::string& name) { return name.empty() ? "it is empty" : ""; })
       ->type_name("NAME");
   app.add_flag("--json", context.json, "Print JSON where a table would be printed");
   app.require_subcommand(1);
@@ -198,7 +206,7 @@ int run_command_line(std::vector<std::string> arguments, Context& context) {
       "Verbena: an RDMA network adapter in software. Programs that use verbs run on it "
       "unchanged, with no RDMA hardware, kernel module or root.");
   declare(app, context);
-  check_first_word(app, arguments);
+  check_subcommands(app, arguments);
   std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
   try {
     app.parse(arguments);

@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import time
@@ -34,14 +35,22 @@ def headers_hash(folders):
     return digest.hexdigest()
 
 
+# A header that gcc has precompiled is nothing to clang.
+PRECOMPILED = re.compile(r'-include \S+_pch\.h|-I\S+\.p |-Winvalid-pch|-fpch-preprocess')
+
+
 def entries(build):
-    """(path, command) of each source once, as the compilation database has it."""
+    """The compilation database's entry of each source by its path: once, and not as a test's."""
     found = {}
     for entry in json.loads((build / 'compile_commands.json').read_text()):
         path = pathlib.Path(entry['directory'], entry['file']).resolve()
-        if path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in FOLDERS:
-            found[path.relative_to(ROOT).as_posix()] = entry['command']
-    return sorted(found.items())
+        if not path.is_relative_to(ROOT) or path.relative_to(ROOT).parts[0] not in FOLDERS:
+            continue
+        if entry['output'].startswith('tests/'):
+            continue
+        entry['command'] = PRECOMPILED.sub('', entry['command'])
+        found[path.relative_to(ROOT).as_posix()] = entry
+    return dict(sorted(found.items()))
 
 
 def latest_first(names):
@@ -54,12 +63,12 @@ def latest_first(names):
     return sorted(names, key=lambda name: rank.get(name, -1))
 
 
-def check(build, name, deadline):
+def check(database, name, deadline):
     """(passed, text), or nothing when it is too late to begin."""
     if time.monotonic() > deadline:
         return None
     result = subprocess.run(
-        ['clang-tidy', '-p', str(build), '--quiet', '--extra-arg=-Wno-unknown-warning-option',
+        ['clang-tidy', '-p', str(database), '--quiet', '--extra-arg=-Wno-unknown-warning-option',
          str(ROOT / name)], capture_output=True, text=True, check=False)
     return result.returncode == 0, result.stdout
 
@@ -71,14 +80,19 @@ def main():
     known = json.loads(memory.read_text()) if memory.exists() else {}
     headers = {folder: headers_hash(BELOW[folder]) for folder in FOLDERS}
     keys = {}
-    for name, command in entries(build):
-        text = (ROOT / name).read_bytes() + command.encode() + headers[name.split('/')[0]].encode()
+    database = build / 'tidy'
+    database.mkdir(exist_ok=True)
+    sources = entries(build)
+    (database / 'compile_commands.json').write_text(json.dumps(list(sources.values())))
+    for name, entry in sources.items():
+        text = ((ROOT / name).read_bytes() + entry['command'].encode() +
+                headers[name.split('/')[0]].encode())
         keys[name] = hashlib.sha256(text).hexdigest()
     todo = latest_first(name for name in keys if known.get(name) != keys[name])
     print(f'{len(keys)} files, {len(keys) - len(todo)} of them unchanged', file=sys.stderr)
     failed = unreached = 0
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        for name, result in zip(todo, pool.map(lambda n: check(build, n, deadline), todo)):
+        for name, result in zip(todo, pool.map(lambda n: check(database, n, deadline), todo)):
             if result is None:
                 unreached += 1
             elif result[0]:

@@ -68,6 +68,11 @@ class CommandLineTest(CliCase):
 
     def test_wrong_options_are_refused(self):
         self.refused(says='subcommand is required', status=2)
+        self.refused('capture', 'begin', says='use one of start, stop', status=2)
+        self.refused('capture', 'sttop', says='verbena capture stop', status=2)
+
+    def test_empty_name_is_not_the_default(self):
+        self.refused('--name', '', 'status', says='--name: it is empty', status=2)
         self.refused('up', '--devcie', 'x', says='--devcie', status=2)
         self.refused('stat', '--watch', '-1', says='watch', status=2)
         self.refused('up', '--device', 'mlx5_0', says='a wire has two ends')
