@@ -16,7 +16,7 @@
 #include "stack/wire/emit.h"
 #include "stack/wire/parse.h"
 #include "tests/support/golden_frames.h"
-#include "tests/support/pcap_reader.h"
+#include "tools/trace/capture_reader.h"
 
 namespace verbena::wire {
 namespace {
@@ -55,17 +55,17 @@ std::string hex_opcode(uint8_t opcode) {
 class PcapReplay : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    capture_ = test::read_capture(pcap_dir() / GetParam());
+    capture_ = trace::read_capture(pcap_dir() / GetParam());
     ASSERT_EQ(capture_.error, "");
     ASSERT_FALSE(capture_.frames.empty());
   }
 
-  test::Capture capture_;
+  trace::Capture capture_;
 };
 
 TEST_P(PcapReplay, HoldsWhatIsExpected) {
   Counts counts;
-  for (const test::Bytes& frame : capture_.frames) {
+  for (const auto& [time, frame, cut] : capture_.frames) {
     const auto parsed = parse(frame);
     const auto* packet = std::get_if<ParsedPacket>(&parsed);
     if (packet == nullptr) {
@@ -124,7 +124,7 @@ PacketSpec spec_of(const ParsedPacket& packet, const Path& path) {
 // Emission gives the bytes that the kernel and the adapters sent. Left out: the UDP checksum, which
 // is optional and which Verbena does not send, and what a corrupted frame holds.
 TEST_P(PcapReplay, EmissionGivesTheSameBytes) {
-  for (const test::Bytes& frame : capture_.frames) {
+  for (const auto& [time, frame, cut] : capture_.frames) {
     const auto parsed = parse(frame);
     const auto* packet = std::get_if<ParsedPacket>(&parsed);
     if (packet == nullptr || !icrc_valid(*packet)) continue;
@@ -168,9 +168,9 @@ TEST(PcapFolder, EveryFileHasARowAndEveryRowAFile) {
 // The placeholder ICRC of this FPGA simulation is wrong in all frames, which shows once their IP
 // checksum, which it leaves 0, is made right.
 TEST(PcapFolder, PlaceholderIcrcsAreInvalid) {
-  const test::Capture capture = test::read_capture(pcap_dir() / "strom-fpga-placeholder-icrc.pcap");
+  trace::Capture capture = trace::read_capture(pcap_dir() / "strom-fpga-placeholder-icrc.pcap");
   ASSERT_EQ(capture.frames.size(), 5U);
-  for (test::Bytes frame : capture.frames) {
+  for (auto& [time, frame, cut] : capture.frames) {
     test::fix_ip_checksum(frame);
     const auto parsed = parse(frame);
     ASSERT_TRUE(std::holds_alternative<ParsedPacket>(parsed));

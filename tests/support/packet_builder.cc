@@ -2,7 +2,7 @@
 
 #include "stack/wire/ethernet.h"
 #include "stack/wire/icrc.h"
-#include "tests/support/fake_memory.h"
+#include "tools/sim/memory.h"
 
 namespace verbena::test {
 
@@ -25,7 +25,7 @@ std::vector<uint8_t> build_packet(const wire::Path& path, Qpn dest_qpn,
   std::vector<uint8_t> frame(wire::frame_bytes(spec));
   uint8_t* payload = wire::emit_headers(spec, frame.data());
   for (uint32_t i = 0; i < fields.bytes; ++i) {
-    payload[i] = FakeMemory::pattern(fields.seed, fields.seed_offset + i);
+    payload[i] = sim::Memory::pattern(fields.seed, fields.seed_offset + i);
   }
   wire::finish(spec, frame.data());
   return frame;

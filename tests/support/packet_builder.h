@@ -14,7 +14,7 @@ struct PacketFields {
   uint32_t psn = 0;
   bool ack_req = true;
   bool solicited = false;
-  uint32_t bytes = 0;  // payload: FakeMemory's pattern of `seed` from byte `seed_offset` on
+  uint32_t bytes = 0;  // payload: sim::Memory's pattern of `seed` from byte `seed_offset` on
   uint32_t seed = 0;
   uint32_t seed_offset = 0;
   uint64_t va = 0;

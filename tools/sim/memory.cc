@@ -1,19 +1,19 @@
-#include "tests/support/fake_memory.h"
+#include "tools/sim/memory.h"
 
 #include <cstring>
 
-namespace verbena::test {
+namespace verbena::sim {
 
-uint8_t FakeMemory::pattern(uint32_t seed, size_t index) {
+uint8_t Memory::pattern(uint32_t seed, size_t index) {
   const auto i = static_cast<uint32_t>(index);
   return static_cast<uint8_t>((i * 0x9E3779B1U + seed * 0x85EBCA6BU) >> 24);
 }
 
-void FakeMemory::fill(uint64_t va, size_t bytes, uint32_t seed) {
+void Memory::fill(uint64_t va, size_t bytes, uint32_t seed) {
   for (size_t i = 0; i < bytes; ++i) at(va)[i] = pattern(seed, i);
 }
 
-bool FakeMemory::holds(uint64_t va, size_t bytes, uint32_t seed) const {
+bool Memory::holds(uint64_t va, size_t bytes, uint32_t seed) const {
   const uint8_t* p = bytes_.data() + (va - base_);
   for (size_t i = 0; i < bytes; ++i) {
     if (p[i] != pattern(seed, i)) return false;
@@ -21,13 +21,13 @@ bool FakeMemory::holds(uint64_t va, size_t bytes, uint32_t seed) const {
   return true;
 }
 
-void FakeMemory::answer_next(MemResult result, uint32_t count, Access access) {
+void Memory::answer_next(MemResult result, uint32_t count, Access access) {
   answer_ = result;
   answers_left_ = count;
   answers_to_ = access;
 }
 
-bool FakeMemory::intercepted(Access access, MemResult& result) {
+bool Memory::intercepted(Access access, MemResult& result) {
   ++accesses_;
   if (answers_left_ == 0 || (answers_to_ != Access::kBoth && answers_to_ != access)) return false;
   --answers_left_;
@@ -35,14 +35,14 @@ bool FakeMemory::intercepted(Access access, MemResult& result) {
   return true;
 }
 
-bool FakeMemory::inside(uint64_t va, uint64_t bytes) {
+bool Memory::inside(uint64_t va, uint64_t bytes) {
   const bool in =
       va >= base_ && va - base_ <= bytes_.size() && bytes <= bytes_.size() - (va - base_);
   if (!in) ++out_of_range_;
   return in;
 }
 
-MemResult FakeMemory::read(uint64_t va, std::span<const MutableBytes> to) {
+MemResult Memory::read(uint64_t va, std::span<const MutableBytes> to) {
   MemResult result;
   if (intercepted(Access::kRead, result)) return result;
   uint64_t total = 0;
@@ -55,7 +55,7 @@ MemResult FakeMemory::read(uint64_t va, std::span<const MutableBytes> to) {
   return MemResult::kDone;
 }
 
-MemResult FakeMemory::write(uint64_t va, std::span<const ConstBytes> from, bool ordered) {
+MemResult Memory::write(uint64_t va, std::span<const ConstBytes> from, bool ordered) {
   MemResult result;
   if (on_write) on_write();
   if (intercepted(Access::kWrite, result)) return result;
@@ -70,4 +70,4 @@ MemResult FakeMemory::write(uint64_t va, std::span<const ConstBytes> from, bool 
   return MemResult::kDone;
 }
 
-}  // namespace verbena::test
+}  // namespace verbena::sim

@@ -1,4 +1,4 @@
-// FakeMemory: a client's address space as a vector of bytes at a base address.
+// Memory: a client's address space as a vector of bytes at a base address.
 //
 // A test can make the next accesses answer kFault or kLater, and can look at the writes in the
 // order in which they were made. An access outside of the vector is a fault, and is counted: the
@@ -13,9 +13,9 @@
 
 #include "stack/mem/client_memory.h"
 
-namespace verbena::test {
+namespace verbena::sim {
 
-class FakeMemory : public ClientMemory {
+class Memory : public ClientMemory {
  public:
   struct Write {
     uint64_t va;
@@ -25,7 +25,7 @@ class FakeMemory : public ClientMemory {
   };
   enum class Access : uint8_t { kRead, kWrite, kBoth };
 
-  FakeMemory(uint64_t base, size_t bytes) : base_(base), bytes_(bytes) {}
+  Memory(uint64_t base, size_t bytes) : base_(base), bytes_(bytes) {}
 
   uint64_t base() const { return base_; }
   size_t size() const { return bytes_.size(); }
@@ -68,4 +68,4 @@ class FakeMemory : public ClientMemory {
   uint64_t accesses_ = 0;
 };
 
-}  // namespace verbena::test
+}  // namespace verbena::sim

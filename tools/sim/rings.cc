@@ -1,4 +1,4 @@
-#include "tests/support/fake_rings.h"
+#include "tools/sim/rings.h"
 
 #include <bit>
 #include <cstdlib>
@@ -6,7 +6,7 @@
 
 #include "stack/base/assert.h"
 
-namespace verbena::test {
+namespace verbena::sim {
 
 RingRegion::RingRegion(uint64_t bytes) : bytes_(bytes) {
   void* memory = nullptr;
@@ -163,4 +163,4 @@ void ClientQp::ring_if_flushing(Timestamp now) {
   if (header().flushing.load(std::memory_order_relaxed) != 0) ring(now);
 }
 
-}  // namespace verbena::test
+}  // namespace verbena::sim

@@ -16,7 +16,7 @@
 #include "stack/abi/wqe.h"
 #include "stack/device.h"
 
-namespace verbena::test {
+namespace verbena::sim {
 
 // Zeroed heap memory aligned to a cache line.
 class RingRegion {
@@ -115,4 +115,4 @@ class ClientQp {
   uint32_t rq_tail_ = 0;
 };
 
-}  // namespace verbena::test
+}  // namespace verbena::sim
