@@ -165,6 +165,19 @@ TEST(PcapFolder, EveryFileHasARowAndEveryRowAFile) {
   EXPECT_GE(files.size(), 50U);
 }
 
+TEST(PcapFolder, TimesAreInNanosecondsSinceTheEpochAndAllFramesWhole) {
+  const trace::Capture capture = trace::read_capture(pcap_dir() / "rc_send.pcap");
+  ASSERT_EQ(capture.frames.size(), 79U);
+  EXPECT_EQ(capture.frames.front().time, 1'795'974'649'657'802'000U);  // as tshark reads it
+  EXPECT_TRUE(std::none_of(capture.frames.begin(), capture.frames.end(),
+                           [](const auto& frame) { return frame.cut; }));
+}
+
+TEST(PcapFolder, AFileThatIsNotThereIsNamed) {
+  EXPECT_EQ(trace::read_capture(pcap_dir() / "none.pcap").error,
+            (pcap_dir() / "none.pcap").string() + ": No such file or directory");
+}
+
 // The placeholder ICRC of this FPGA simulation is wrong in all frames, which shows once their IP
 // checksum, which it leaves 0, is made right.
 TEST(PcapFolder, PlaceholderIcrcsAreInvalid) {

@@ -1,6 +1,6 @@
 #include "tests/sim/model.h"
 
-namespace verbena::test {
+namespace verbena::sim {
 namespace {
 
 std::string text(const char* what, uint64_t have, uint64_t want) {
@@ -97,4 +97,4 @@ std::string check_completion(End& end, const Wc& wc, bool lossy) {
   return wc.recv ? check_recv(end, wc) : check_send(end, wc, lossy);
 }
 
-}  // namespace verbena::test
+}  // namespace verbena::sim

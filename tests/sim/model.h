@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/pair.h"
+#include "tools/sim/fabric.h"
 
-namespace verbena::test {
+namespace verbena::sim {
 
 struct Operation {
   abi::WrOpcode opcode = abi::WrOpcode::kSend;
@@ -65,4 +65,4 @@ struct End {
 // Checks a completion at `end` and retires what it retires. Empty, or what is wrong.
 std::string check_completion(End& end, const Wc& wc, bool lossy);
 
-}  // namespace verbena::test
+}  // namespace verbena::sim

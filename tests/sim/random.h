@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace verbena::test {
+namespace verbena::sim {
 
 class Random {
  public:
@@ -25,4 +25,4 @@ class Random {
   uint64_t state_;
 };
 
-}  // namespace verbena::test
+}  // namespace verbena::sim

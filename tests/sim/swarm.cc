@@ -8,9 +8,9 @@
 #include "stack/wire/describe.h"
 #include "tests/sim/model.h"
 #include "tests/sim/random.h"
-#include "tests/support/pair.h"
+#include "tools/sim/fabric.h"
 
-namespace verbena::test {
+namespace verbena::sim {
 namespace {
 
 constexpr size_t kMemoryBytes = 4 << 20;
@@ -54,6 +54,7 @@ World make_world(Random& random) {
 class Swarm {
  public:
   Swarm(uint64_t seed, bool trace) : random_(seed), world_(make_world(random_)), trace_(trace) {
+    fabric_.on_fault = [this](const std::string& what) { fail(what); };
     fabric_.record = false;
     fabric_.sink_capacity = world_.sink_capacity;
     fabric_.poll_budget = random_.between(1, 80);
@@ -397,4 +398,4 @@ SwarmResult run_swarm(uint64_t seed, bool trace) {
   return Swarm(seed, trace).run();
 }
 
-}  // namespace verbena::test
+}  // namespace verbena::sim

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-namespace verbena::test {
+namespace verbena::sim {
 
 struct SwarmResult {
   std::string failure;      // empty: all was as it must be
@@ -21,4 +21,4 @@ struct SwarmResult {
 // `trace`: prints each packet and what becomes of it.
 SwarmResult run_swarm(uint64_t seed, bool trace = false);
 
-}  // namespace verbena::test
+}  // namespace verbena::sim

@@ -25,7 +25,7 @@ int main(int argc, char** argv) {
   const bool verbose = trace || (argc > 3 && std::strcmp(argv[3], "--verbose") == 0);
   unsigned long long failures = 0;
   for (unsigned long long seed = from; seed <= to; ++seed) {
-    const auto result = verbena::test::run_swarm(seed, trace);
+    const auto result = verbena::sim::run_swarm(seed, trace);
     if (verbose) {
       std::printf("seed %llu: %llu operations, %llu packets, %llu sent again; %s\n", seed,
                   static_cast<unsigned long long>(result.operations),

@@ -5,7 +5,7 @@
 
 #include <set>
 
-namespace verbena::test {
+namespace verbena::sim {
 namespace {
 
 TEST(SwarmTest, SameSeedGivesSameTrace) {
@@ -22,4 +22,4 @@ TEST(SwarmTest, SameSeedGivesSameTrace) {
 }
 
 }  // namespace
-}  // namespace verbena::test
+}  // namespace verbena::sim
