@@ -4,7 +4,7 @@
 
 #include "stack/wire/syndrome.h"
 #include "tests/conformance/timeline.h"
-#include "tests/sim/random.h"
+#include "tools/sim/random.h"
 
 namespace verbena::test {
 namespace {

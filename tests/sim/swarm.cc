@@ -7,8 +7,8 @@
 
 #include "stack/wire/describe.h"
 #include "tests/sim/model.h"
-#include "tests/sim/random.h"
 #include "tools/sim/fabric.h"
+#include "tools/sim/random.h"
 
 namespace verbena::sim {
 namespace {

@@ -8,6 +8,17 @@
 
 namespace verbena::sim {
 
+namespace {
+
+void write_recv_wqe(uint8_t* slot, std::span<const abi::Sge> sges) {
+  abi::RecvWqe wqe{};
+  wqe.num_sge = static_cast<uint32_t>(sges.size());
+  std::memcpy(slot, &wqe, sizeof wqe);
+  if (!sges.empty()) std::memcpy(slot + sizeof wqe, sges.data(), sges.size_bytes());
+}
+
+}  // namespace
+
 RingRegion::RingRegion(uint64_t bytes) : bytes_(bytes) {
   void* memory = nullptr;
   VERBENA_ASSERT(posix_memalign(&memory, abi::kCacheLine, bytes) == 0);
@@ -55,7 +66,8 @@ std::optional<Wc> ClientCq::poll() {
   wc.status = static_cast<abi::WcStatus>(cqe.status);
   wc.vendor = static_cast<abi::VendorErr>(cqe.vendor_err);
   wc.flags = cqe.flags;
-  wc.recv = cqe.kind == abi::kCqeRecv;
+  wc.recv = cqe.kind != abi::kCqeSend;
+  wc.shared = cqe.kind == abi::kCqeSrqRecv;
   header().consumer.store(++consumer_, std::memory_order_release);
   return wc;
 }
@@ -88,14 +100,34 @@ Status ClientCq::resize(uint32_t cqe) {
   return kOk;
 }
 
+ClientSrq::ClientSrq(Device& device, ClientId client, PdId pd, const abi::CreateSrq& limits)
+    : layout_(*device.srq_layout(limits)), region_(layout_.region_bytes) {
+  SrqSpec spec;
+  spec.pd = pd;
+  spec.limit = limits.srq_limit;
+  spec.layout = layout_;
+  spec.region = region_.region();
+  id_ = *device.create_srq(client, spec);
+}
+
+void ClientSrq::post_recv(uint32_t slot, std::span<const abi::Sge> sges) {
+  uint8_t* base = region_.region().base;
+  write_recv_wqe(base + layout_.slots_offset + uint64_t{slot} * layout_.stride, sges);
+  std::memcpy(base + layout_.index_offset + uint64_t{tail_ & (layout_.depth - 1)} * sizeof slot,
+              &slot, sizeof slot);
+  reinterpret_cast<abi::SrqHeader*>(base)->tail.store(++tail_, std::memory_order_release);
+}
+
 ClientQp::ClientQp(Device& device, ClientId client, PdId pd, ClientCq& send_cq, ClientCq& recv_cq,
-                   const abi::CreateQp& limits)
+                   const abi::CreateQp& limits, QpType type, SrqId srq)
     : device_(&device),
       client_(client),
       layout_(*device.qp_layout(limits)),
       region_(layout_.region_bytes) {
   QpSpec spec;
   spec.user_handle = limits.user_handle;
+  spec.type = type;
+  spec.srq = srq;
   spec.pd = pd;
   spec.send_cq = send_cq.id();
   spec.recv_cq = recv_cq.id();
@@ -126,6 +158,9 @@ uint32_t ClientQp::post_send(const SendRequest& request) {
   wqe.imm_wire = request.imm_wire;
   wqe.rkey = request.rkey;
   wqe.remote_va = request.remote_va;
+  wqe.ah = request.ah;
+  wqe.remote_qpn = request.remote_qpn;
+  wqe.remote_qkey = request.remote_qkey;
   uint8_t* slot = send_slot(sq_tail_);
   if (request.flags & abi::kWrInline) {
     wqe.inline_length = static_cast<uint32_t>(request.inline_data.size());
@@ -149,11 +184,7 @@ void ClientQp::publish_send(uint32_t count) {
 }
 
 uint32_t ClientQp::post_recv(std::span<const abi::Sge> sges) {
-  abi::RecvWqe wqe{};
-  wqe.num_sge = static_cast<uint32_t>(sges.size());
-  uint8_t* slot = recv_slot(rq_tail_);
-  std::memcpy(slot, &wqe, sizeof wqe);
-  if (!sges.empty()) std::memcpy(slot + sizeof wqe, sges.data(), sges.size_bytes());
+  write_recv_wqe(recv_slot(rq_tail_), sges);
   header().rq_tail.store(++rq_tail_, std::memory_order_release);
   return rq_tail_ - 1;
 }

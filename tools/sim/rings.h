@@ -44,6 +44,7 @@ struct Wc {
   abi::VendorErr vendor = abi::VendorErr::kNone;
   uint8_t flags = 0;
   bool recv = false;
+  bool shared = false;  // a receive of a shared receive queue: wqe_index is the slot
 };
 
 class ClientCq {
@@ -81,12 +82,34 @@ struct SendRequest {
   uint32_t imm_wire = 0;
   Key rkey = 0;
   uint64_t remote_va = 0;
+  // UD only.
+  AhId ah = 0;
+  Qpn remote_qpn = 0;
+  uint32_t remote_qkey = 0;
+};
+
+// The slots are handed out by whoever uses it: one that is posted must not be posted again before
+// its completion.
+class ClientSrq {
+ public:
+  ClientSrq(Device& device, ClientId client, PdId pd, const abi::CreateSrq& limits);
+
+  SrqId id() const { return id_; }
+  uint32_t depth() const { return layout_.depth; }
+  void post_recv(uint32_t slot, std::span<const abi::Sge> sges);
+
+ private:
+  abi::SrqLayout layout_;
+  RingRegion region_;
+  SrqId id_ = 0;
+  uint32_t tail_ = 0;
 };
 
 class ClientQp {
  public:
+  // `srq`: 0 for a receive queue of its own.
   ClientQp(Device& device, ClientId client, PdId pd, ClientCq& send_cq, ClientCq& recv_cq,
-           const abi::CreateQp& limits);
+           const abi::CreateQp& limits, QpType type = QpType::kRc, SrqId srq = 0);
 
   Qpn qpn() const { return created_.qpn; }
   const abi::QpLayout& layout() const { return layout_; }

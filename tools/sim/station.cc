@@ -36,11 +36,11 @@ DeviceConfig small_config(uint8_t station) {
   return config;
 }
 
-Station::Station(const DeviceConfig& config, size_t memory_bytes)
+Station::Station(const DeviceConfig& config, size_t memory_bytes, uint32_t cqe)
     : memory(kBase, memory_bytes), device(config), client(*device.attach_client(memory)) {
   pd = *device.alloc_pd(client);
   keys = *device.reg_mr(client, {pd, kAllAccess, memory.base(), memory_bytes, memory.base()});
-  cq = &add_cq(1024);
+  cq = &add_cq(cqe);
 }
 
 ClientCq& Station::add_cq(uint32_t cqe, bool channel, uint64_t user_handle) {
@@ -48,7 +48,16 @@ ClientCq& Station::add_cq(uint32_t cqe, bool channel, uint64_t user_handle) {
   return *cqs_.back();
 }
 
-ClientQp& Station::add_qp(const QpOptions& options, ClientCq* send_cq, ClientCq* recv_cq) {
+ClientSrq& Station::add_srq(uint32_t max_wr, uint32_t max_sge) {
+  abi::CreateSrq limits{};
+  limits.max_wr = max_wr;
+  limits.max_sge = max_sge;
+  srqs_.push_back(std::make_unique<ClientSrq>(device, client, pd, limits));
+  return *srqs_.back();
+}
+
+ClientQp& Station::add_qp(const QpOptions& options, ClientCq* send_cq, ClientCq* recv_cq,
+                          const ClientSrq* srq) {
   abi::CreateQp limits{};
   limits.user_handle = options.user_handle;
   limits.max_send_wr = options.max_send_wr;
@@ -59,7 +68,8 @@ ClientQp& Station::add_qp(const QpOptions& options, ClientCq* send_cq, ClientCq*
   limits.sq_sig_all = options.sq_sig_all;
   ClientCq& for_send = send_cq != nullptr ? *send_cq : *cq;
   ClientCq& for_recv = recv_cq != nullptr ? *recv_cq : for_send;
-  qps_.push_back(std::make_unique<ClientQp>(device, client, pd, for_send, for_recv, limits));
+  qps_.push_back(std::make_unique<ClientQp>(device, client, pd, for_send, for_recv, limits,
+                                            options.type, srq != nullptr ? srq->id() : 0));
   return *qps_.back();
 }
 
@@ -109,6 +119,18 @@ Step rts_step(const ConnectOptions& options) {
   step.mask =
       kAttrState | kAttrTimeout | kAttrRetryCnt | kAttrRnrRetry | kAttrSqPsn | kAttrMaxQpRdAtomic;
   return step;
+}
+
+void Station::activate_ud(const ClientQp& qp, uint32_t qkey, Timestamp now) {
+  abi::QpAttr attr{};
+  attr.qp_state = static_cast<uint32_t>(QpState::kInit);
+  attr.port_num = 1;
+  attr.qkey = qkey;
+  VERBENA_ASSERT(modify(qp, attr, kAttrState | kAttrPkeyIndex | kAttrPort | kAttrQkey, now).ok());
+  attr.qp_state = static_cast<uint32_t>(QpState::kRtr);
+  VERBENA_ASSERT(modify(qp, attr, kAttrState, now).ok());
+  attr.qp_state = static_cast<uint32_t>(QpState::kRts);
+  VERBENA_ASSERT(modify(qp, attr, kAttrState | kAttrSqPsn, now).ok());
 }
 
 void Station::connect(const ClientQp& qp, const Gid& gid, Qpn peer_qpn,

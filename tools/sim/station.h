@@ -12,6 +12,7 @@
 namespace verbena::sim {
 
 struct QpOptions {
+  QpType type = QpType::kRc;
   uint32_t max_send_wr = 64;
   uint32_t max_recv_wr = 64;
   uint32_t max_send_sge = 4;
@@ -41,18 +42,22 @@ class Station {
  public:
   static constexpr uint64_t kBase = 0x7f0000000000;
 
-  explicit Station(const DeviceConfig& config, size_t memory_bytes = 1 << 20);
+  explicit Station(const DeviceConfig& config, size_t memory_bytes = 1 << 20, uint32_t cqe = 1024);
 
-  // A QP with its own CQ for both directions, or on the given ones.
+  // A QP on the station's CQ for both directions, or on the given ones; with a receive queue of its
+  // own, or a shared one.
   ClientQp& add_qp(const QpOptions& options = {}, ClientCq* send_cq = nullptr,
-                   ClientCq* recv_cq = nullptr);
+                   ClientCq* recv_cq = nullptr, const ClientSrq* srq = nullptr);
   ClientCq& add_cq(uint32_t cqe, bool channel = false, uint64_t user_handle = 0);
+  ClientSrq& add_srq(uint32_t max_wr, uint32_t max_sge);
   abi::Sge sge(uint64_t offset, uint32_t length) const {
     return {memory.base() + offset, length, keys.lkey};
   }
   uint64_t va(uint64_t offset) const { return memory.base() + offset; }
   Status modify(const ClientQp& qp, const abi::QpAttr& attr, uint32_t mask, Timestamp now);
   Status set_state(const ClientQp& qp, QpState state, Timestamp now);
+  // RESET -> RTS of a UD queue pair.
+  void activate_ud(const ClientQp& qp, uint32_t qkey, Timestamp now);
   // RESET -> RTS towards `peer_qpn` at `gid`.
   void connect(const ClientQp& qp, const Gid& gid, Qpn peer_qpn, const ConnectOptions& options,
                Timestamp now, QpState until = QpState::kRts);
@@ -65,11 +70,12 @@ class Station {
   ClientId client;
   PdId pd;
   MrKeys keys;   // all of the memory, all rights
-  ClientCq* cq;  // the default for new QPs
+  ClientCq* cq;  // the default for new QPs; `cqe` entries
   std::vector<DeviceEvent> events;
 
  private:
   std::vector<std::unique_ptr<ClientCq>> cqs_;
+  std::vector<std::unique_ptr<ClientSrq>> srqs_;
   std::vector<std::unique_ptr<ClientQp>> qps_;
 };
 

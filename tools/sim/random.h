@@ -1,4 +1,5 @@
-// Random numbers that are the same everywhere for a seed (splitmix64).
+// Random numbers that are the same everywhere for a seed (splitmix64). A stream is a sequence of
+// its own: what is drawn from one does not move the others.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,9 @@ namespace verbena::sim {
 
 class Random {
  public:
-  explicit Random(uint64_t seed) : state_(seed) {}
+  explicit Random(uint64_t seed, uint64_t stream = 0) : state_(seed) {
+    state_ = next() ^ stream * 0xD1B54A32D192ED03;
+  }
 
   uint64_t next() {
     uint64_t z = state_ += 0x9E3779B97F4A7C15;
@@ -20,6 +23,9 @@ class Random {
     return low + static_cast<uint32_t>(next() % (uint64_t{high} - low + 1));
   }
   bool chance(uint32_t per_mille) { return next() % 1000 < per_mille; }
+  bool chance_ppm(uint32_t per_million) {
+    return per_million != 0 && next() % 1'000'000 < per_million;
+  }
 
  private:
   uint64_t state_;
