@@ -45,6 +45,7 @@ DeviceConfig device_config(const DeviceIdentity& self, const DeviceIdentity& pee
   config.gids = {self.gid()};
   config.neighbors = {Neighbor{peer.gid(), peer.mac()}};
   config.seed = self.ip;
+  config.mig_req = self.mig_req;
   return config;
 }
 

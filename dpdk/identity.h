@@ -26,6 +26,7 @@ struct DeviceIdentity {
   uint32_t ip = 0;  // IPv4, host order
   uint32_t vendor_id = kOwnVendorId;
   uint32_t part_id = kOwnPartId;
+  bool mig_req = true;  // DeviceConfig::mig_req
 
   MacAddr mac() const;
   Gid gid() const { return Gid::from_ipv4(ip); }

@@ -174,9 +174,14 @@ std::string parse_device(std::string_view text, DeviceIdentity& device) {
       wrong = parse_ip(parts[i].substr(3), device.ip);
     } else if (parts[i].starts_with("vendor=")) {
       wrong = parse_vendor(parts[i].substr(7), device);
+    } else if (parts[i] == "migreq=0" || parts[i] == "migreq=1") {
+      device.mig_req = parts[i].back() == '1';
+    } else if (parts[i].starts_with("migreq=")) {
+      wrong = fmt::format("'{}': MigReq is a bit: write migreq=0 or migreq=1", parts[i]);
     } else {
-      wrong = fmt::format("'{}' is unknown: write NAME[,ip=A.B.C.D][,vendor=mlx5|rxe|ID[:PART]]",
-                          parts[i]);
+      wrong = fmt::format(
+          "'{}' is unknown: write NAME[,ip=A.B.C.D][,vendor=mlx5|rxe|ID[:PART]][,migreq=0|1]",
+          parts[i]);
     }
     if (!wrong.empty()) return wrong;
   }

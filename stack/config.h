@@ -42,6 +42,7 @@ struct DeviceConfig {
   uint32_t window_packets = 512;
   uint32_t ack_every_packets = 32;  // AckReq inside long messages at least this often
   uint32_t quantum_packets = 16;    // packets of one QP before the next QP's turn
+  bool mig_req = true;              // BTH.MigReq of what is sent: 1 as ConnectX, 0 as rxe
 };
 
 }  // namespace verbena

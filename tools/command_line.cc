@@ -27,9 +27,9 @@ void add_up(CLI::App& app, Context& context) {
   auto options = std::make_shared<DaemonOptions>();
   command
       ->add_option("--device", options->devices,
-                   "A device, as NAME[,ip=ADDRESS][,vendor=mlx5|rxe|ID[:PART]]. Given twice, once "
-                   "for each end "
-                   "of the wire. Some programs know only names such as mlx5_0 or rxe0")
+                   "A device, as NAME[,ip=ADDRESS][,vendor=mlx5|rxe|ID[:PART]][,migreq=0|1]. Given "
+                   "twice, once for each end of the wire. Some programs know only names such as "
+                   "mlx5_0 or rxe0")
       ->type_name("SPEC")
       ->allow_extra_args(false)
       ->expected(1)

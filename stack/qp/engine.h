@@ -78,6 +78,7 @@ struct Engine {
     wire::PacketSpec spec;
     spec.path = &qp.path;
     spec.opcode = opcode;
+    spec.mig_req = config.mig_req;
     spec.dest_qpn = qp.attr.dest_qp_num;
     spec.psn = psn;
     spec.ip_id = ip_id++;

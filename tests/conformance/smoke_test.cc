@@ -12,14 +12,9 @@ constexpr uint32_t kImm = 0x78563412;
 
 // Two queue pairs of one device or of two, and the stations they are on.
 struct Ends {
-  explicit Ends(bool loopback) {
-    if (loopback) {
-      fabric.add(small_config(1));
-      a = b = &fabric.station(0);
-    } else {
-      a = &fabric.add(small_config(1));
-      b = &fabric.add(small_config(2));
-    }
+  explicit Ends(bool loopback, const DeviceConfig& config = small_config(1)) {
+    a = b = &fabric.add(config);
+    if (!loopback) b = &fabric.add(small_config(2));
     qa = &a->add_qp();
     qb = &b->add_qp();
     a->connect(*qa, b->device.config().gids[0], qb->qpn(), {}, fabric.now);
@@ -97,6 +92,23 @@ TEST_P(SmokeTest, ReadBringsTheBytes) {
   EXPECT_EQ(sends[0].opcode, abi::WcOpcode::kRead);
   EXPECT_EQ(sends[0].byte_len, bytes);
   EXPECT_TRUE(ends.a->memory.holds(ends.a->va(kTo), bytes, 10));
+}
+
+// Adapters differ in MigReq and take either.
+TEST(MigReqTest, IsSentAsConfiguredAndTakenEitherWay) {
+  for (const bool mig_req : {false, true}) {
+    DeviceConfig config = small_config(1);
+    config.mig_req = mig_req;
+    Ends ends(false, config);
+    ends.qb->post_recv(std::vector{ends.b->sge(0x1000, 10)});
+    ends.qa->post_send({.opcode = abi::WrOpcode::kSend, .sges = {ends.a->sge(0x1000, 10)}});
+    ends.qa->ring(ends.fabric.now);
+    ends.fabric.drive();
+    EXPECT_EQ(ends.a->cq->poll_all().size(), 1U);
+    ASSERT_EQ(ends.fabric.sent.size(), 2U);
+    EXPECT_EQ(parse_good(ends.fabric.sent[0])->mig_req, mig_req);
+    EXPECT_TRUE(parse_good(ends.fabric.sent[1])->mig_req);  // the other device's ACK
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(

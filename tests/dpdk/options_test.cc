@@ -42,12 +42,14 @@ TEST(OptionsTest, DefaultsAreTwoWiredDevices) {
 
 TEST(OptionsTest, DevicesTakeNameAddressAndVendor) {
   const auto parsed = parse({"--dir", "/tmp/x", "--device", "mlx5_0,vendor=mlx5,ip=192.168.7.9",
-                             "--device", "rxe0,vendor=0x1234:7"});
+                             "--device", "rxe0,vendor=0x1234:7,migreq=0"});
   ASSERT_FALSE(parsed.stop) << parsed.text;
   EXPECT_EQ(parsed.options.devices[0].name, "mlx5_0");
   EXPECT_EQ(parsed.options.devices[0].ip_text(), "192.168.7.9");
   EXPECT_EQ(parsed.options.devices[0].vendor_id, 0x02C9U);
   EXPECT_EQ(parsed.options.devices[0].part_id, 4119U);
+  EXPECT_TRUE(parsed.options.devices[0].mig_req);
+  EXPECT_FALSE(parsed.options.devices[1].mig_req);
   EXPECT_EQ(parsed.options.devices[1].ip_text(), "10.99.0.2");
   EXPECT_EQ(parsed.options.devices[1].vendor_id, 0x1234U);
   EXPECT_EQ(parsed.options.devices[1].part_id, 7U);
@@ -67,6 +69,7 @@ TEST(OptionsTest, WrongDevicesSayWhatToWrite) {
   EXPECT_THAT(device("a,ip=127.0.0.1"), HasSubstr("unicast"));
   EXPECT_THAT(device("a,vendor=nobody"), HasSubstr("mlx5, rxe or ID"));
   EXPECT_THAT(device("a,vendor=0"), HasSubstr("mlx5, rxe or ID"));
+  EXPECT_THAT(device("a,migreq=2"), HasSubstr("migreq=0 or migreq=1"));
   EXPECT_THAT(device("a,colour=red"), HasSubstr("NAME[,ip=A.B.C.D]"));
   EXPECT_THAT(device("other"), HasSubstr("different names"));
   EXPECT_THAT(device("a,ip=10.1.1.1"), HasSubstr("different ones"));
