@@ -65,7 +65,8 @@ class PcapReplay : public testing::TestWithParam<std::string> {
 
 TEST_P(PcapReplay, HoldsWhatIsExpected) {
   Counts counts;
-  for (const auto& [time, frame, cut] : capture_.frames) {
+  for (const auto& captured : capture_.frames) {
+    const test::Bytes& frame = captured.bytes;
     const auto parsed = parse(frame);
     const auto* packet = std::get_if<ParsedPacket>(&parsed);
     if (packet == nullptr) {
@@ -124,7 +125,8 @@ PacketSpec spec_of(const ParsedPacket& packet, const Path& path) {
 // Emission gives the bytes that the kernel and the adapters sent. Left out: the UDP checksum, which
 // is optional and which Verbena does not send, and what a corrupted frame holds.
 TEST_P(PcapReplay, EmissionGivesTheSameBytes) {
-  for (const auto& [time, frame, cut] : capture_.frames) {
+  for (const auto& captured : capture_.frames) {
+    const test::Bytes& frame = captured.bytes;
     const auto parsed = parse(frame);
     const auto* packet = std::get_if<ParsedPacket>(&parsed);
     if (packet == nullptr || !icrc_valid(*packet)) continue;
@@ -183,7 +185,8 @@ TEST(PcapFolder, AFileThatIsNotThereIsNamed) {
 TEST(PcapFolder, PlaceholderIcrcsAreInvalid) {
   trace::Capture capture = trace::read_capture(pcap_dir() / "strom-fpga-placeholder-icrc.pcap");
   ASSERT_EQ(capture.frames.size(), 5U);
-  for (auto& [time, frame, cut] : capture.frames) {
+  for (auto& captured : capture.frames) {
+    test::Bytes& frame = captured.bytes;
     test::fix_ip_checksum(frame);
     const auto parsed = parse(frame);
     ASSERT_TRUE(std::holds_alternative<ParsedPacket>(parsed));

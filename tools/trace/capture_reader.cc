@@ -2,23 +2,79 @@
 
 #include <pcap/pcap.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <span>
+
+#include "stack/wire/ethernet.h"
 
 namespace verbena::trace {
 namespace {
 
-std::vector<uint8_t> to_ethernet(int link_type, const uint8_t* bytes, size_t count) {
+using Bytes = std::span<const uint8_t>;
+
+constexpr size_t kMacBytes = 6;
+
+// What a link type puts before the network layer, and where in it the EtherType and the sender's
+// hardware address are.
+struct LinkLayer {
+  size_t header_bytes = 0;
+  size_t ether_type_at = 0;
+  size_t source_length_at = 0;  // the last byte of this field
+  size_t source_at = 0;
+};
+
+// https://www.tcpdump.org/linktypes: LINKTYPE_LINUX_SLL, LINKTYPE_LINUX_SLL2.
+constexpr LinkLayer kCooked = {16, 14, 5, 6};
+constexpr LinkLayer kCooked2 = {20, 0, 11, 12};
+
+void append_ethernet(std::vector<uint8_t>& frame, Bytes source, Bytes ether_type) {
+  frame.resize(kMacBytes);
+  frame.insert(frame.end(), source.begin(), source.end());
+  frame.resize(2 * kMacBytes);
+  frame.insert(frame.end(), ether_type.begin(), ether_type.end());
+}
+
+std::vector<uint8_t> from_raw_ip(Bytes bytes) {
+  static constexpr uint8_t kIpv4[] = {0x08, 0x00};
+  static constexpr uint8_t kIpv6[] = {0x86, 0xDD};
   std::vector<uint8_t> frame;
-  if (link_type == DLT_RAW) {
-    const bool ipv6 = count > 0 && bytes[0] >> 4 == 6;
-    frame.resize(12);
-    frame.push_back(ipv6 ? 0x86 : 0x08);
-    frame.push_back(ipv6 ? 0xDD : 0x00);
-  }
-  frame.insert(frame.end(), bytes, bytes + count);
+  append_ethernet(frame, {}, !bytes.empty() && bytes[0] >> 4 == 6 ? kIpv6 : kIpv4);
+  frame.insert(frame.end(), bytes.begin(), bytes.end());
   return frame;
+}
+
+std::vector<uint8_t> from_cooked(const LinkLayer& link, Bytes bytes) {
+  std::vector<uint8_t> frame;
+  if (bytes.size() < link.header_bytes) return frame;
+  const bool is_mac = bytes[link.source_length_at] == kMacBytes;
+  append_ethernet(frame, is_mac ? bytes.subspan(link.source_at, kMacBytes) : Bytes(),
+                  bytes.subspan(link.ether_type_at, 2));
+  frame.insert(frame.end(), bytes.begin() + static_cast<std::ptrdiff_t>(link.header_bytes),
+               bytes.end());
+  return frame;
+}
+
+std::vector<uint8_t> to_ethernet(int link_type, Bytes bytes) {
+  switch (link_type) {
+    case DLT_RAW:
+    case DLT_IPV4:
+    case DLT_IPV6:
+      return from_raw_ip(bytes);
+    case DLT_LINUX_SLL:
+      return from_cooked(kCooked, bytes);
+    case DLT_LINUX_SLL2:
+      return from_cooked(kCooked2, bytes);
+    default:
+      return {bytes.begin(), bytes.end()};
+  }
+}
+
+bool supported(int link_type) {
+  return link_type == DLT_EN10MB || link_type == DLT_RAW || link_type == DLT_IPV4 ||
+         link_type == DLT_IPV6 || link_type == DLT_LINUX_SLL || link_type == DLT_LINUX_SLL2;
 }
 
 Timestamp nanoseconds(const timeval& time) {
@@ -40,17 +96,23 @@ Capture read_capture(std::FILE* file) {
     return capture;
   }
   const int link_type = pcap_datalink(pcap.get());
-  if (link_type != DLT_EN10MB && link_type != DLT_RAW) {
-    capture.error = "link type is neither Ethernet nor raw IP";
+  if (!supported(link_type)) {
+    const char* name = pcap_datalink_val_to_description_or_dlt(link_type);
+    capture.error = std::string("its link type is ") + name +
+                    "; what can be read is Ethernet, raw IP and Linux cooked";
     return capture;
   }
   pcap_pkthdr* header = nullptr;
   const u_char* bytes = nullptr;
   int status;
   while ((status = pcap_next_ex(pcap.get(), &header, &bytes)) == 1) {
-    capture.frames.push_back({nanoseconds(header->ts),
-                              to_ethernet(link_type, bytes, header->caplen),
-                              header->caplen < header->len});
+    CapturedFrame frame;
+    frame.time = nanoseconds(header->ts);
+    frame.bytes = to_ethernet(link_type, {bytes, header->caplen});
+    frame.cut = header->caplen < header->len;
+    const auto size = static_cast<uint32_t>(frame.bytes.size());
+    frame.wire_bytes = size + (frame.cut ? std::min(header->len - header->caplen, ~size) : 0);
+    capture.frames.push_back(std::move(frame));
   }
   if (status != PCAP_ERROR_BREAK) capture.error = pcap_geterr(pcap.get());
   return capture;

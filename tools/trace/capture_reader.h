@@ -13,10 +13,11 @@ namespace verbena::trace {
 
 struct CapturedFrame {
   Timestamp time = 0;  // nanoseconds since the epoch, whatever the file's own precision is
-  // An Ethernet frame. Those of a file of link type "raw IP" get an Ethernet header of zero
-  // addresses.
+  // An Ethernet frame. Files of link type "raw IP" or "Linux cooked" (what `tcpdump -i any` writes)
+  // have no Ethernet header: it is made up, with the sender's address where it is known, else 0.
   std::vector<uint8_t> bytes;
-  bool cut = false;  // the capture holds less of it than there was on the wire
+  bool cut = false;         // the capture holds less of it than there was on the wire
+  uint32_t wire_bytes = 0;  // what there was on the wire; at least the size of `bytes`
 };
 
 struct Capture {

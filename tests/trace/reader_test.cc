@@ -1,0 +1,119 @@
+// Captures as files: the formats and link types that can be read, and those that cannot.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <memory>
+#include <vector>
+
+#include "tools/trace/capture_reader.h"
+
+namespace verbena::trace {
+namespace {
+
+using Bytes = std::vector<uint8_t>;
+
+constexpr uint16_t kEthernet = 1;
+constexpr uint16_t kRawIp = 101;
+constexpr uint16_t kCooked = 113;
+constexpr uint16_t kWifi = 105;
+constexpr uint16_t kCooked2 = 276;
+
+void put32(Bytes& file, uint32_t value) {
+  for (int shift = 0; shift < 32; shift += 8) file.push_back(static_cast<uint8_t>(value >> shift));
+}
+
+// A pcap file of one frame, in this machine's byte order, taken at second 5, microsecond 6.
+Bytes pcap_of(uint16_t link_type, const Bytes& frame, uint32_t wire_bytes) {
+  Bytes file;
+  put32(file, 0xA1B2C3D4);
+  put32(file, 0x00040002);
+  put32(file, 0);
+  put32(file, 0);
+  put32(file, 65535);
+  put32(file, link_type);
+  put32(file, 5);
+  put32(file, 6);
+  put32(file, static_cast<uint32_t>(frame.size()));
+  put32(file, wire_bytes);
+  file.insert(file.end(), frame.begin(), frame.end());
+  return file;
+}
+
+Capture read(Bytes file) {
+  return read_capture(fmemopen(file.data(), file.size(), "rb"));
+}
+
+Capture read(uint16_t link_type, const Bytes& frame) {
+  return read(pcap_of(link_type, frame, static_cast<uint32_t>(frame.size())));
+}
+
+TEST(CaptureReader, EthernetFramesAreTakenAsTheyAre) {
+  const Bytes frame = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 8, 0, 0x45};
+  const Capture capture = read(kEthernet, frame);
+  EXPECT_EQ(capture.error, "");
+  ASSERT_EQ(capture.frames.size(), 1U);
+  EXPECT_EQ(capture.frames[0].bytes, frame);
+  EXPECT_EQ(capture.frames[0].time, 5'000'006'000);
+  EXPECT_EQ(capture.frames[0].wire_bytes, frame.size());
+  EXPECT_FALSE(capture.frames[0].cut);
+}
+
+TEST(CaptureReader, ACutFrameSaysHowLongItWas) {
+  const Capture capture = read(pcap_of(kEthernet, Bytes(20, 1), 1500));
+  ASSERT_EQ(capture.frames.size(), 1U);
+  EXPECT_TRUE(capture.frames[0].cut);
+  EXPECT_EQ(capture.frames[0].wire_bytes, 1500U);
+}
+
+TEST(CaptureReader, RawIpGetsAnEthernetHeader) {
+  const Bytes zeros(12, 0);
+  Bytes expected = zeros;
+  expected.insert(expected.end(), {0x08, 0x00, 0x45, 9});
+  EXPECT_EQ(read(kRawIp, {0x45, 9}).frames.at(0).bytes, expected);
+  expected = zeros;
+  expected.insert(expected.end(), {0x86, 0xDD, 0x60, 9});
+  EXPECT_EQ(read(kRawIp, {0x60, 9}).frames.at(0).bytes, expected);
+}
+
+const Bytes kCookedFrame = {0,    0,    0,    0,    0,    0,    0xA1, 0xA2,
+                            0xA3, 0xA4, 0xA5, 0xA6, 0x08, 0x00, 0x45, 9};
+
+TEST(CaptureReader, LinuxCookedKeepsTheSendersAddress) {
+  const Bytes frame = {0, 4, 0, 1, 0, 6, 0xA1, 0xA2, 0xA3, 0xA4, 0xA5, 0xA6, 0, 0, 8, 0, 0x45, 9};
+  const Capture capture = read(kCooked, frame);
+  EXPECT_EQ(capture.error, "");
+  EXPECT_EQ(capture.frames.at(0).bytes, kCookedFrame);
+}
+
+TEST(CaptureReader, LinuxCookedVersion2KeepsTheSendersAddress) {
+  const Bytes frame = {8, 0,    0,    0,    0,    0,    0,    2, 0, 1,    4,
+                       6, 0xA1, 0xA2, 0xA3, 0xA4, 0xA5, 0xA6, 0, 0, 0x45, 9};
+  EXPECT_EQ(read(kCooked2, frame).frames.at(0).bytes, kCookedFrame);
+}
+
+TEST(CaptureReader, ACookedFrameTooShortForItsHeaderIsEmpty) {
+  EXPECT_TRUE(read(kCooked, Bytes(15, 0)).frames.at(0).bytes.empty());
+}
+
+TEST(CaptureReader, OtherLinkTypesAreNamed) {
+  const Capture capture = read(kWifi, {1, 2, 3});
+  EXPECT_NE(capture.error.find("its link type is 802.11"), std::string::npos) << capture.error;
+  EXPECT_NE(capture.error.find("Ethernet, raw IP and Linux cooked"), std::string::npos);
+  EXPECT_TRUE(capture.frames.empty());
+}
+
+TEST(CaptureReader, WhatWasReadBeforeAFaultIsKept) {
+  Bytes file = pcap_of(kEthernet, Bytes(20, 1), 20);
+  put32(file, 7);
+  const Capture capture = read(file);
+  EXPECT_EQ(capture.frames.size(), 1U);
+  EXPECT_NE(capture.error, "");
+}
+
+TEST(CaptureReader, NoCaptureAtAll) {
+  EXPECT_NE(read(Bytes(40, 'x')).error, "");
+  EXPECT_NE(read(Bytes{1}).error, "");
+}
+
+}  // namespace
+}  // namespace verbena::trace

@@ -1,0 +1,370 @@
+#include "tools/trace/sequence.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <unordered_map>
+
+#include "stack/base/bytes.h"
+#include "stack/wire/icrc.h"
+#include "stack/wire/syndrome.h"
+#include "tools/trace/path_mtu.h"
+
+namespace verbena::trace {
+namespace {
+
+// A PSN counted on beyond 24 bits.
+using Sequence = int64_t;
+
+// A request packet, by its first PSN. Sent again, it takes the place of the one before.
+struct Request {
+  Index packet = kNoIndex;  // the newest transmission
+  uint32_t count = 1;       // PSNs
+  uint32_t received = 0;    // READ: responses in order so far
+  uint32_t seen = 0;        // READ: the newest response, from 1
+  bool own_answer = false;  // READ, atomic: completed by nothing but its own responses
+  bool done = false;
+};
+
+// What one side asked for and how far it was answered.
+struct Requester {
+  bool started = false;
+  Psn next;                 // after the newest request
+  Sequence next_seq = 0;    // the same
+  Sequence unanswered = 0;  // the oldest PSN that no response covers
+  std::map<Sequence, Request> requests;
+  std::unordered_map<Sequence, Index> responses;  // the newest of each PSN
+  Sequence next_response = 0;                     // after the newest response
+  std::unordered_map<uint32_t, Index> damaged;    // frames with a wrong ICRC, by PSN
+
+  // What the next repetition will be put down to.
+  Cause trouble = Cause::kNone;
+  Index trouble_packet = kNoIndex;
+  // The repetition that is going on: where it continues, and its cause.
+  Index burst_packet = kNoIndex;
+  Sequence burst_next = 0;
+
+  Index last_request = kNoIndex;
+  Timestamp last_answer = 0;
+  // Request packets that passed a gap and have not been seen to have a consequence.
+  Index gap_packet = kNoIndex;
+  Psn gap_psn;
+};
+
+bool has_ipv4_id(const wire::ParsedPacket& packet) {
+  return packet.source_gid.is_ipv4() && packet.ip.size() > 6;
+}
+
+uint16_t ipv4_id(const wire::ParsedPacket& packet) {
+  return load_be16(packet.ip.data() + 4);
+}
+
+// The ICRC covers all that a router leaves as it is.
+bool same_frame(const TracedPacket& a, const TracedPacket& b) {
+  const std::span<const uint8_t> x = a.packet->ip;
+  const std::span<const uint8_t> y = b.packet->ip;
+  if (x.size() != y.size() || a.cut || b.cut || x.size() < wire::kIcrcBytes) return false;
+  return std::equal(x.end() - wire::kIcrcBytes, x.end(), y.end() - wire::kIcrcBytes);
+}
+
+class Sequencer {
+ public:
+  Sequencer(Trace& trace, Connection& connection) : trace_(trace), connection_(connection) {}
+
+  void run() {
+    for (const Index i : connection_.packets) {
+      TracedPacket& traced = trace_.packets[i];
+      if (!traced.packet || traced.packet->info->operation == Operation::kCnp) continue;
+      if (traced.drop) {
+        if (!traced.packet->info->is_response()) {
+          sides_[traced.side].damaged[traced.packet->psn.value()] = i;
+        }
+      } else if (traced.packet->info->is_response()) {
+        response(i);
+      } else {
+        request(i);
+      }
+    }
+  }
+
+ private:
+  using Requests = std::map<Sequence, Request>;
+
+  void request(Index index);
+  void new_request(Index index, Sequence seq);
+  void old_request(Index index, Sequence seq);
+  void sent_again(Index index, Sequence seq);
+  [[nodiscard]] bool is_copy(const Requester& side, Index before, Index now) const;
+  void remember(Index index, Sequence seq);
+  void note_missing(Requester& side, Index index, int32_t missing);
+  void damage_repaired(Requester& side, Index index);
+
+  void response(Index index);
+  void place_response(Requester& side, Index index, Sequence seq, const Request* request);
+  void read_response(Index index, Sequence seq, Requests::iterator request);
+  void acknowledge(Requester& side, Index index, Sequence up_to);
+  void refuse(Requester& side, Index index);
+  [[nodiscard]] Requests::iterator covering(Requester& side, Sequence seq) const;
+  void answered(const Request& request, Index by);
+
+  TracedPacket& at(Index index) { return trace_.packets[index]; }
+  [[nodiscard]] const TracedPacket& at(Index index) const { return trace_.packets[index]; }
+
+  Trace& trace_;
+  Connection& connection_;
+  std::array<Requester, 2> sides_;
+};
+
+// The request whose PSNs, or those of its responses, hold `seq`.
+Sequencer::Requests::iterator Sequencer::covering(Requester& side, Sequence seq) const {
+  auto found = side.requests.upper_bound(seq);
+  if (found == side.requests.begin()) return side.requests.end();
+  --found;
+  return seq < found->first + found->second.count ? found : side.requests.end();
+}
+
+void Sequencer::request(Index index) {
+  TracedPacket& traced = at(index);
+  Requester& side = sides_[traced.side];
+  const wire::ParsedPacket& packet = *traced.packet;
+  if (packet.info->operation == Operation::kReadRequest) {
+    traced.psn_count = read_psn_count(packet.dma_length, connection_.path_mtu);
+  }
+  // Farther off than any window: a READ of 1 GiB at the smallest path MTU takes 2^22 PSNs, usual
+  // ones far less.
+  constexpr int32_t kFar = 1 << 20;
+  const int32_t distance = side.started ? packet.psn - side.next : 0;
+  if (!side.started || std::abs(distance) >= kFar) {
+    traced.place = side.started ? Place::kRestart : Place::kNew;
+    // Numbers that were never used, so that nothing old is taken for new.
+    side.next_seq += side.started ? Sequence{1} << 25 : 0;
+    side.unanswered = side.next_response = side.next_seq;
+    side.started = true;
+    side.next = packet.psn;
+    new_request(index, side.next_seq);
+  } else if (distance >= 0) {
+    traced.place = Place::kNew;
+    note_missing(side, index, distance);
+    new_request(index, side.next_seq + distance);
+  } else {
+    old_request(index, side.next_seq + distance);
+  }
+  side.last_request = index;
+}
+
+void Sequencer::note_missing(Requester& side, Index index, int32_t missing) {
+  if (missing <= 0) return;
+  at(index).missing = static_cast<uint32_t>(missing);
+  side.gap_packet = index;
+  side.gap_psn = side.next;
+}
+
+void Sequencer::new_request(Index index, Sequence seq) {
+  TracedPacket& traced = at(index);
+  Requester& side = sides_[traced.side];
+  side.next = traced.packet->psn + traced.psn_count;
+  side.next_seq = seq + traced.psn_count;
+  side.burst_packet = kNoIndex;
+  remember(index, seq);
+}
+
+void Sequencer::remember(Index index, Sequence seq) {
+  const TracedPacket& traced = at(index);
+  Requester& side = sides_[traced.side];
+  const Operation operation = traced.packet->info->operation;
+  Request& request = side.requests[seq];
+  request.packet = index;
+  request.count = traced.psn_count;
+  request.received = request.seen = 0;
+  request.own_answer = operation == Operation::kReadRequest || operation == Operation::kAtomic;
+  damage_repaired(side, index);
+}
+
+// A good packet with the PSN of a damaged one is what came of it, unless a NAK did before.
+void Sequencer::damage_repaired(Requester& side, Index index) {
+  if (side.damaged.empty()) return;
+  const auto found = side.damaged.find(at(index).packet->psn.value());
+  if (found == side.damaged.end()) return;
+  TracedPacket& damaged = at(found->second);
+  if (damaged.consequence == kNoIndex) damaged.consequence = index;
+  if (at(index).repeats == kNoIndex) at(index).repeats = found->second;
+  side.damaged.erase(found);
+}
+
+void Sequencer::old_request(Index index, Sequence seq) {
+  TracedPacket& traced = at(index);
+  Requester& side = sides_[traced.side];
+  const auto before = covering(side, seq);
+  const bool exact = before != side.requests.end() && before->first == seq;
+  if (before != side.requests.end()) traced.repeats = before->second.packet;
+  if (exact && is_copy(side, before->second.packet, index)) {
+    traced.place = Place::kCopy;
+    return;
+  }
+  const bool was_missing = before == side.requests.end() && seq > side.requests.begin()->first &&
+                           !side.damaged.contains(traced.packet->psn.value());
+  if (was_missing && side.trouble == Cause::kNone && side.burst_next != seq) {
+    traced.place = Place::kLate;
+  } else {
+    sent_again(index, seq);
+  }
+  remember(index, seq);
+}
+
+// The same bytes again. A sender that counts its packets in the IPv4 identification never makes
+// two alike; of others, what comes again soon and without a reason is no retransmission.
+bool Sequencer::is_copy(const Requester& side, Index before, Index now) const {
+  constexpr DurationNs kSoon = 1'000'000;
+  const TracedPacket& first = at(before);
+  const TracedPacket& second = at(now);
+  if (!same_frame(first, second)) return false;
+  if (has_ipv4_id(*first.packet) && side.last_request != kNoIndex && side.last_request != before) {
+    if (ipv4_id(*at(side.last_request).packet) != ipv4_id(*first.packet)) return true;
+  }
+  return side.trouble == Cause::kNone && second.time - first.time < kSoon;
+}
+
+void Sequencer::sent_again(Index index, Sequence seq) {
+  TracedPacket& traced = at(index);
+  Requester& side = sides_[traced.side];
+  traced.place = Place::kAgain;
+  const bool continues = side.burst_packet != kNoIndex && seq == side.burst_next;
+  if (continues && side.trouble == Cause::kNone) {
+    traced.cause = at(side.burst_packet).cause;
+    traced.cause_packet = at(side.burst_packet).cause_packet;
+  } else if (side.trouble != Cause::kNone) {
+    traced.cause = side.trouble;
+    traced.cause_packet = side.trouble_packet;
+    traced.waited = traced.time - at(side.trouble_packet).time;
+  } else {
+    traced.cause = Cause::kTimeout;
+    Timestamp heard = side.last_answer;
+    if (traced.repeats != kNoIndex) heard = std::max(heard, at(traced.repeats).time);
+    if (heard != 0) traced.waited = traced.time - heard;
+  }
+  side.trouble = Cause::kNone;
+  side.burst_packet = index;
+  side.burst_next = seq + traced.psn_count;
+}
+
+void Sequencer::answered(const Request& request, Index by) {
+  TracedPacket& asked = at(request.packet);
+  if (asked.answered_by == kNoIndex) asked.answered_by = by;
+}
+
+// A response says that all requests up to it were carried out, but for READs and atomics, which
+// their own responses end (RC-REQ-10, RC-REQ-11).
+void Sequencer::acknowledge(Requester& side, Index index, Sequence up_to) {
+  TracedPacket& traced = at(index);
+  auto request = side.requests.lower_bound(side.unanswered);
+  for (; request != side.requests.end() && request->first <= up_to; ++request) {
+    Request& asked = request->second;
+    if (asked.own_answer && !asked.done) {
+      if (asked.packet == traced.answers) return;
+      if (side.trouble == Cause::kNone) {
+        side.trouble = Cause::kImpliedNak;
+        side.trouble_packet = index;
+      }
+      return;
+    }
+    if (traced.answers_from == kNoIndex) traced.answers_from = asked.packet;
+    asked.done = true;
+    answered(asked, index);
+    side.unanswered = request->first + asked.count;
+  }
+}
+
+void Sequencer::refuse(Requester& side, Index index) {
+  const TracedPacket& traced = at(index);
+  const uint8_t syndrome = traced.packet->syndrome;
+  const bool rnr = syndrome_kind(syndrome) == SyndromeKind::kRnrNak;
+  const bool sequence = syndrome == nak_syndrome(NakCode::kPsnSequence);
+  if (!rnr && !sequence) return;
+  side.trouble = rnr ? Cause::kRnr : Cause::kSequenceNak;
+  side.trouble_packet = index;
+  const auto damaged = side.damaged.find(traced.packet->psn.value());
+  if (damaged != side.damaged.end() && at(damaged->second).consequence == kNoIndex) {
+    at(damaged->second).consequence = index;
+  }
+  if (sequence && side.gap_packet != kNoIndex && side.gap_psn == traced.packet->psn) {
+    at(side.gap_packet).consequence = index;
+    side.gap_packet = kNoIndex;
+  }
+}
+
+void Sequencer::place_response(Requester& side, Index index, Sequence seq, const Request* request) {
+  TracedPacket& traced = at(index);
+  const auto before = side.responses.find(seq);
+  traced.place = Place::kNew;
+  if (before != side.responses.end() &&
+      at(before->second).packet->opcode == traced.packet->opcode) {
+    traced.repeats = before->second;
+    const bool asked_again = request != nullptr && request->packet > before->second;
+    const bool copy = same_frame(at(before->second), traced) && !asked_again;
+    // ACKs of one PSN are many and mean different things: only the very same frame is a copy.
+    if (copy) {
+      traced.place = Place::kCopy;
+    } else if (traced.packet->info->operation != Operation::kAcknowledge) {
+      traced.place = Place::kAgain;
+    }
+  }
+  side.responses[seq] = index;
+}
+
+void Sequencer::read_response(Index index, Sequence seq, Requests::iterator request) {
+  TracedPacket& traced = at(index);
+  Request& asked = request->second;
+  const auto offset = static_cast<uint32_t>(seq - request->first);
+  traced.part = offset + 1;
+  traced.parts = asked.count;
+  answered(asked, index);
+  if (offset > asked.seen) traced.missing = offset - asked.seen;
+  asked.seen = std::max(asked.seen, offset + 1);
+  if (offset != asked.received) return;
+  ++asked.received;
+  Requester& side = sides_[1 - traced.side];
+  side.trouble = Cause::kNone;
+  if (asked.received < asked.count && !traced.packet->info->ends_message()) return;
+  asked.done = true;
+}
+
+void Sequencer::response(Index index) {
+  TracedPacket& traced = at(index);
+  Requester& side = sides_[1 - traced.side];
+  const wire::ParsedPacket& packet = *traced.packet;
+  if (!side.started) {
+    traced.place = Place::kNew;
+    return;
+  }
+  const Sequence seq = side.next_seq + (packet.psn - side.next);
+  const auto request = covering(side, seq);
+  const bool known = request != side.requests.end();
+  if (known) traced.answers = request->second.packet;
+  place_response(side, index, seq, known ? &request->second : nullptr);
+  const bool nak = packet.info->has_aeth && syndrome_kind(packet.syndrome) != SyndromeKind::kAck;
+  if (nak) {
+    acknowledge(side, index, seq - 1);
+    if (known) answered(request->second, index);
+    refuse(side, index);
+  } else {
+    if (known && packet.info->operation == Operation::kReadResponse) {
+      read_response(index, seq, request);
+    } else if (known && packet.info->operation == Operation::kAtomicAcknowledge) {
+      answered(request->second, index);
+      request->second.done = true;
+    }
+    acknowledge(side, index, seq);
+  }
+  side.last_answer = traced.time;
+}
+
+}  // namespace
+
+void explain_sequence(Trace& trace, Connection& connection) {
+  find_path_mtu(trace, connection);
+  if (connection.service == Service::kRc || connection.service == Service::kUc) {
+    Sequencer(trace, connection).run();
+  }
+}
+
+}  // namespace verbena::trace
