@@ -42,12 +42,26 @@ wire::PacketSpec response_packet(Engine& engine, const Qp& qp, const ReadResourc
   return spec;
 }
 
-// The region is gone or the memory behind it (RC-RSP-35).
+void note_nak(Qp& qp, Psn psn) {
+  qp.resp.nak_pending = true;
+  qp.resp.nak_psn = psn;
+  qp.resp.nak_syndrome = nak_syndrome(NakCode::kRemoteAccess);
+}
+
+// A repeat of a READ whose region is gone, or the memory behind it (RC-RSP-35). It may be a ghost:
+// a network's copy of a request whose answer has arrived, so that the application was free to let
+// the region go. So the peer is told, unless it is to be told something else, and no more happens:
+// a requester that still waits for the data ends the connection, the other one drops the NAK.
+void refuse_repeat(Engine& engine, Qp& qp, ReadResource& read) {
+  ++engine.stats.resp_remote_access_errors;
+  if (!qp.resp.nak_pending) note_nak(qp, read.first_psn + read.next_packet);
+  read.next_packet = read.packets;
+}
+
+// The same of a READ that was never answered in full.
 void refuse(Engine& engine, Qp& qp, const ReadResource& read) {
   ++engine.stats.resp_remote_access_errors;
-  qp.resp.nak_pending = true;
-  qp.resp.nak_psn = read.first_psn + read.next_packet;
-  qp.resp.nak_syndrome = nak_syndrome(NakCode::kRemoteAccess);
+  note_nak(qp, read.first_psn + read.next_packet);
   qp.resp.ack_pending = false;
   qp.resp.read_valid = 0;
   if (qp.state == QpState::kErr) return;
@@ -76,6 +90,10 @@ Turn send_some(Engine& engine, Qp& qp, ReadResource& read, uint32_t budget, uint
     if (result != MemResult::kDone) {
       frames.release(*engine.sink);
       if (result == MemResult::kLater) return Turn::kLater;
+      if (result != MemResult::kGone && read.answered) {
+        refuse_repeat(engine, qp, read);
+        return Turn::kMore;
+      }
       if (result == MemResult::kGone) {
         enter_error(engine, qp);  // without a word, as responder::on_store_failed
       } else {
