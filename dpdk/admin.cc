@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <ctime>
@@ -17,10 +18,16 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::string_view kUsage = "status, stat, capture start FILE, capture stop or shutdown";
+constexpr std::string_view kUsage =
+    "status, stat, fault wire RULE, fault show, fault clear, capture start FILE, capture stop or "
+    "shutdown";
 
 json error(std::string text) {
   return {{"error", std::move(text)}};
+}
+
+json error(Refusal refusal) {
+  return {{"error", std::move(refusal.what)}, {"try", std::move(refusal.instead)}};
 }
 
 std::string command_name(int pid) {
@@ -30,10 +37,38 @@ std::string command_name(int pid) {
   return name;
 }
 
+DeviceNames device_names(const Daemon& daemon) {
+  return {daemon.devices[0].identity.name, daemon.devices[1].identity.name};
+}
+
 uint64_t wall_ns() {
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+json rule_json(const FaultModel::Entry& entry, const DeviceNames& names) {
+  const FaultRule& rule = entry.rule;
+  const FaultTally& tally = entry.tally;
+  const uint32_t from = rule.selector.from;
+  return {{"rule", fault_words(rule, names)},
+          {"from", from == FaultSelector::kBoth ? json(nullptr) : json(names[from])},
+          {"opcode", rule.selector.any_opcode() ? json(nullptr) : json(rule.selector.opcode)},
+          {"nth", rule.selector.nth},
+          {"drop", rule.drop},
+          {"duplicate", rule.duplicate},
+          {"reorder", rule.reorder},
+          {"reorder_by", rule.reorder_by},
+          {"corrupt", rule.corrupt},
+          {"delay_ns", rule.delay_ns},
+          {"jitter_ns", rule.jitter_ns},
+          {"seed", rule.seed},
+          {"matched", tally.matched},
+          {"dropped", tally.dropped},
+          {"duplicated", tally.duplicated},
+          {"reordered", tally.reordered},
+          {"corrupted", tally.corrupted},
+          {"delayed", tally.delayed}};
 }
 
 json totals_json(const Capture& capture, const Capture::Totals& totals) {
@@ -58,11 +93,18 @@ std::string Admin::answer(std::string_view words, const std::vector<const Client
 
 json Admin::run(std::string_view words, const std::vector<const Client*>& clients) {
   constexpr std::string_view kCaptureStart = "capture start ";
+  constexpr std::string_view kFaultWire = "fault wire ";
+  constexpr std::string_view kFaultClear = "fault clear ";
   if (words.find('\0') != std::string_view::npos) {
     return error(fmt::format("a NUL byte is no part of a command: write {}", kUsage));
   }
   if (words == "status") return status(clients);
   if (words == "stat") return stat();
+  if (words == "fault show") return fault_show();
+  if (words == "fault clear" || words.starts_with(kFaultClear)) {
+    return fault_clear(words.substr(std::min(words.size(), kFaultClear.size())));
+  }
+  if (words.starts_with(kFaultWire)) return fault_wire(words.substr(kFaultWire.size()));
   if (words == "capture stop") return capture_stop();
   if (words.starts_with(kCaptureStart)) {
     return capture_start(std::string(words.substr(kCaptureStart.size())));
@@ -112,7 +154,6 @@ json Admin::status(const std::vector<const Client*>& clients) {
                        {"wire_frames_waiting", queued[d]},
                        {"clients", std::move(client_list)}});
   }
-  const FaultSettings& faults = daemon_.options.faults;
   const std::chrono::duration<double> uptime = std::chrono::steady_clock::now() - daemon_.started;
   return {{"daemon",
            {{"pid", getpid()},
@@ -120,14 +161,7 @@ json Admin::status(const std::vector<const Client*>& clients) {
             {"uptime_s", uptime.count()},
             {"dir", daemon_.options.dir}}},
           {"devices", std::move(devices)},
-          {"wire",
-           {{"queue_frames", Wire::kQueueFrames},
-            {"faults",
-             {{"drop", faults.drop},
-              {"duplicate", faults.duplicate},
-              {"reorder", faults.reorder},
-              {"corrupt", faults.corrupt},
-              {"seed", faults.seed}}}}},
+          {"wire", {{"queue_frames", Wire::kQueueFrames}, {"faults", fault_show()["rules"]}}},
           {"capture", capture_state()}};
 }
 
@@ -158,6 +192,53 @@ json Admin::stat() {
   return {{"devices", std::move(devices)}};
 }
 
+json Admin::fault_show() {
+  std::vector<FaultModel::Entry> entries;
+  entries.reserve(kMaxFaultRules);
+  daemon_.worker.commands().run([&] {
+    const auto rules = daemon_.wire.faults().rules();
+    entries.assign(rules.begin(), rules.end());
+  });
+  json rules = json::array();
+  for (const FaultModel::Entry& entry : entries) {
+    rules.push_back(rule_json(entry, device_names(daemon_)));
+  }
+  return {{"rules", std::move(rules)}};
+}
+
+json Admin::fault_wire(std::string_view words) {
+  const DeviceNames names = device_names(daemon_);
+  FaultRule rule;
+  if (Refusal refusal = parse_fault_rule(words, names, rule)) return error(std::move(refusal));
+  bool fits = false;
+  daemon_.worker.commands().run([&] { fits = daemon_.wire.set_fault(rule); });
+  if (!fits) {
+    return error(Refusal{fmt::format("the wire has {} rules already", kMaxFaultRules),
+                         "verbena fault clear SELECTOR, to remove some first"});
+  }
+  log::info("fault of the wire: {}", fault_words(rule, names));
+  return fault_show();
+}
+
+json Admin::fault_clear(std::string_view words) {
+  const DeviceNames names = device_names(daemon_);
+  FaultSelector selector;
+  if (Refusal refusal = parse_fault_selector(words, names, selector)) {
+    return error(std::move(refusal));
+  }
+  uint32_t cleared = 0;
+  daemon_.worker.commands().run([&] { cleared = daemon_.wire.clear_faults(selector); });
+  const std::string which = fault_words(selector, names);
+  if (cleared == 0 && !which.empty()) {
+    return error(Refusal{fmt::format("no rule has {}", which),
+                         "verbena fault show, for those that there are"});
+  }
+  log::info("{} fault rules cleared", cleared);
+  json answer = fault_show();
+  answer["cleared"] = cleared;
+  return answer;
+}
+
 void Admin::capture_to(Capture* capture) {
   daemon_.worker.commands().run([&] {
     for (auto& slot : daemon_.devices) slot.port->capture_to(capture);
@@ -174,9 +255,7 @@ json Admin::capture_start(const std::string& path) {
   if (!file) return error(wrong);
   uint64_t offset = 0;
   daemon_.worker.commands().run([&] { offset = wall_ns() - daemon_.worker.now(); });
-  const std::array<std::string, 2> names = {daemon_.devices[0].identity.name,
-                                            daemon_.devices[1].identity.name};
-  capture_ = std::make_unique<Capture>(path, std::move(file), names, offset);
+  capture_ = std::make_unique<Capture>(path, std::move(file), device_names(daemon_), offset);
   capture_to(capture_.get());
   log::info("capture into {} has begun", path);
   return {{"file", path}};

@@ -1,8 +1,10 @@
 // Admin: the words of an admin connection and their JSON answers.
 //
-//   status | stat | capture start FILE | capture stop | shutdown
+//   status | stat | fault wire RULE | fault show | fault clear [SELECTOR] |
+//   capture start FILE | capture stop | shutdown
 //
-// A wrong word is answered with {"error": "..."} that says what to write. Control thread only.
+// A wrong word is answered with {"error": "..."} that says what to write, or leaves that to a "try"
+// beside it. Control thread only.
 #pragma once
 
 #include <memory>
@@ -33,6 +35,9 @@ class Admin {
   nlohmann::json run(std::string_view words, const std::vector<const Client*>& clients);
   nlohmann::json status(const std::vector<const Client*>& clients);
   nlohmann::json stat();
+  nlohmann::json fault_wire(std::string_view words);
+  nlohmann::json fault_show();
+  nlohmann::json fault_clear(std::string_view words);
   nlohmann::json capture_start(const std::string& path);
   nlohmann::json capture_stop();
   nlohmann::json capture_state() const;

@@ -24,6 +24,7 @@ struct DeviceSlot {
 struct Daemon {
   const Options& options;
   std::array<DeviceSlot, 2>& devices;
+  Wire& wire;  // polling thread only
   Worker& worker;
   const SharedRegion& worker_page;
   std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();

@@ -92,9 +92,12 @@ class Parent {
   UniqueFd report_;
 };
 
-void tell_ready(const Options& options) {
+// Who started the daemon reads "s" when it serves; "r", what is wrong, a line feed and what to
+// write instead when it refuses its options; the end of file alone when it cannot start for another
+// reason.
+void tell_starter(const Options& options, const std::string& text) {
   if (options.ready_fd < 0) return;
-  [[maybe_unused]] const ssize_t put = write(options.ready_fd, "s", 1);
+  [[maybe_unused]] const ssize_t put = write(options.ready_fd, text.data(), text.size());
   close(options.ready_fd);
 }
 
@@ -131,13 +134,13 @@ void serve(const Options& options, InstanceDir& dir, Parent& parent) {
     devices[i] = {identity[i], std::move(prepared.devices[i]), &wire.end(i)};
     worker.add_device(devices[i].device.get(), devices[i].port);
   }
-  Daemon daemon{options, devices, worker, *page};
+  Daemon daemon{options, devices, wire, worker, *page};
   ControlServer control(daemon, dir, *prepared.sysfs);
   std::thread control_thread([&] { control.run(); });
   log::info("serving {} ({}) and {} ({}) in {}", identity[0].name, identity[0].ip_text(),
             identity[1].name, identity[1].ip_text(), options.dir);
   parent.serving();
-  tell_ready(options);
+  tell_starter(options, "s");
   worker.run();
   control_thread.join();
 }
@@ -170,6 +173,9 @@ int main(int argc, char** argv) {
   const auto parsed = verbena::parse_options(argc, argv);
   if (parsed.stop) {
     std::fputs(parsed.text.c_str(), parsed.exit_status == 0 ? stdout : stderr);
+    if (const auto& refusal = parsed.refusal) {
+      verbena::tell_starter(parsed.options, "r" + refusal.what + '\n' + refusal.instead);
+    }
     return parsed.exit_status;
   }
   return verbena::run(parsed.options);

@@ -5,7 +5,6 @@
 
 #include <CLI/CLI.hpp>
 #include <charconv>
-#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <vector>
@@ -88,19 +87,6 @@ std::string parse_vendor(std::string_view text, DeviceIdentity& device) {
   return {};
 }
 
-bool parse_probability(std::string_view text, double& value) {
-  double scale = 1;
-  if (text.ends_with('%')) {
-    text.remove_suffix(1);
-    scale = 100;
-  }
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || stop != end || !std::isfinite(value)) return false;
-  value /= scale;
-  return value >= 0 && value <= 1;
-}
-
 std::string check_pair(const std::array<DeviceIdentity, 2>& devices) {
   if (devices[0].name == devices[1].name) {
     return fmt::format("both devices are named '{}': give them different names", devices[0].name);
@@ -149,13 +135,36 @@ std::string fill_dir(Options& options) {
   return {};
 }
 
-std::string finish(const std::vector<std::string>& device_words, const std::string& fault_text,
-                   Options& options) {
-  if (auto wrong = fill_dir(options); !wrong.empty()) return wrong;
-  if (auto wrong = fill_devices(device_words, options); !wrong.empty()) return wrong;
-  if (fault_text.empty()) return {};
-  auto wrong = parse_faults(fault_text, options.faults);
-  return wrong.empty() ? wrong : "--fault " + fault_text + ": " + wrong;
+Refusal fill_faults(const std::vector<std::string>& specs, Options& options) {
+  const DeviceNames names = {options.devices[0].name, options.devices[1].name};
+  for (const std::string& spec : specs) {
+    FaultRule rule;
+    if (Refusal refusal = parse_fault_rule(spec, names, rule)) {
+      refusal.what = fmt::format("--fault {}: {}", spec, refusal.what);
+      return refusal;
+    }
+    options.faults.push_back(std::move(rule));
+  }
+  if (options.faults.size() > kMaxFaultRules) {
+    return {fmt::format("--fault was given {} times", options.faults.size()),
+            fmt::format("at most {} rules", kMaxFaultRules)};
+  }
+  return {};
+}
+
+Refusal finish(const std::vector<std::string>& devices, const std::vector<std::string>& faults,
+               Options& options) {
+  if (auto wrong = fill_dir(options); !wrong.empty()) return {std::move(wrong), {}};
+  if (auto wrong = fill_devices(devices, options); !wrong.empty()) return {std::move(wrong), {}};
+  return fill_faults(faults, options);
+}
+
+void refuse(ParsedOptions& parsed, Refusal refusal) {
+  const std::string_view write = refusal.instead.empty() ? "" : ": write ";
+  parsed.text = fmt::format("verbenad: {}{}{}\n", refusal.what, write, refusal.instead);
+  parsed.refusal = std::move(refusal);
+  parsed.stop = true;
+  parsed.exit_status = 2;
 }
 
 }  // namespace
@@ -188,35 +197,11 @@ std::string parse_device(std::string_view text, DeviceIdentity& device) {
   return {};
 }
 
-std::string parse_faults(std::string_view text, FaultSettings& faults) {
-  for (const auto part : split(text, ',')) {
-    const size_t equals = part.find('=');
-    const auto key = part.substr(0, equals);
-    const auto value = equals == std::string_view::npos ? "" : part.substr(equals + 1);
-    double* target = key == "drop"      ? &faults.drop
-                     : key == "dup"     ? &faults.duplicate
-                     : key == "reorder" ? &faults.reorder
-                     : key == "corrupt" ? &faults.corrupt
-                                        : nullptr;
-    if (key == "seed") {
-      if (!parse_number(value, UINT64_MAX, faults.seed)) {
-        return fmt::format("'{}' is not a whole number: write for example seed=7", part);
-      }
-    } else if (target == nullptr) {
-      return fmt::format("'{}' is unknown: write drop=P, dup=P, reorder=P, corrupt=P or seed=N",
-                         part);
-    } else if (!parse_probability(value, *target)) {
-      return fmt::format("'{}' is not a probability: write {}=0.01 or {}=1%", part, key, key);
-    }
-  }
-  return {};
-}
-
 ParsedOptions parse_options(int argc, const char* const* argv) {
   ParsedOptions parsed;
   Options& options = parsed.options;
   std::vector<std::string> devices;
-  std::string faults;
+  std::vector<std::string> faults;
   CLI::App app("verbenad: RoCEv2 network adapters in software, for the programs of one user.");
   app.set_version_flag("--version", "verbenad " VERBENA_VERSION);
   app.add_option("--dir", options.dir, "Instance directory (default: $VERBENA_DIR)");
@@ -225,7 +210,9 @@ ParsedOptions parse_options(int argc, const char* const* argv) {
                  "(then verbena0 at 10.99.0.1 and verbena1 at 10.99.0.2)")
       ->allow_extra_args(false);
   app.add_option("--fault", faults,
-                 "Faults of the wire: drop=P,dup=P,reorder=P,corrupt=P,seed=N (P: 0.01 or 1%)");
+                 "A rule for faults of the wire, e.g. drop=1%,dup=0.01,delay=10us; may be given "
+                 "several times (docs/daemon.md has all words)")
+      ->allow_extra_args(false);
   app.add_flag("--poll", options.poll, "Never sleep");
   app.add_option("--idle-ms", options.idle_ms, "Sleep after so long without work")
       ->check(CLI::Range(0, 60000))
@@ -248,16 +235,10 @@ ParsedOptions parse_options(int argc, const char* const* argv) {
     parsed.stop = true;
     return parsed;
   } catch (const CLI::ParseError& error) {
-    parsed.text = fmt::format("verbenad: {}. 'verbenad --help' lists the options.\n", error.what());
-    parsed.stop = true;
-    parsed.exit_status = 2;
+    refuse(parsed, {fmt::format("{}. 'verbenad --help' lists the options.", error.what()), {}});
     return parsed;
   }
-  if (const auto wrong = finish(devices, faults, options); !wrong.empty()) {
-    parsed.text = "verbenad: " + wrong + "\n";
-    parsed.stop = true;
-    parsed.exit_status = 2;
-  }
+  if (Refusal refusal = finish(devices, faults, options)) refuse(parsed, std::move(refusal));
   return parsed;
 }
 

@@ -22,6 +22,7 @@ struct PortCounters {
   uint64_t faults_duplicated = 0;
   uint64_t faults_reordered = 0;
   uint64_t faults_corrupted = 0;
+  uint64_t faults_delayed = 0;
 
   template <typename Visitor>
   void for_each(Visitor&& visit) const {
@@ -31,6 +32,7 @@ struct PortCounters {
     visit("wire_duplicated", faults_duplicated);
     visit("wire_reordered", faults_reordered);
     visit("wire_corrupted", faults_corrupted);
+    visit("wire_delayed", faults_delayed);
   }
 };
 
@@ -39,11 +41,17 @@ class Port : public TxSink {
   // Up to frames.size() received frames; the caller frees them.
   virtual uint32_t rx_burst(std::span<rte_mbuf*> frames) = 0;
 
-  // Called once a round after all sending: pushes out what the port still holds.
+  // Called once a round after all sending: pushes out what the port still holds and is due.
   virtual void flush(Timestamp now) = 0;
 
-  // True when a sleeping polling thread would miss a frame: something waits in the port.
+  // True when a sleeping polling thread would miss a frame: one waits to be received.
   virtual bool busy() const = 0;
+
+  // When flush() will have something to do, or kNever.
+  virtual Timestamp next_flush() const = 0;
+
+  // False: allocate() would say no until a frame is received or flushed.
+  virtual bool has_room() const = 0;
 
   // Readable when frames arrive during sleep; -1 if only the polling thread itself can cause any.
   virtual int wake_fd() const = 0;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <stdexcept>
 
 #include "stack/base/assert.h"
@@ -11,22 +12,22 @@
 namespace verbena {
 namespace {
 
-// Room that a frame may need beyond its own: its duplicate, and all frames put aside.
-constexpr uint32_t kReserve = 16;
 // Two full queues and what is in the hands of the polling thread.
 constexpr uint32_t kPoolFrames = 4095;
 constexpr uint32_t kPoolCache = 256;
-constexpr DurationNs kMaxHoldNs = 50'000;  // when no further frame comes to overtake
+// A frame that others are to pass goes on when none has come for so long.
+constexpr DurationNs kMaxHoldNs = 50'000;
 
 }  // namespace
 
-WirePort::WirePort(uint32_t index, MacAddr mac, rte_mempool* pool, const FaultSettings& faults,
+WirePort::WirePort(uint32_t index, MacAddr mac, rte_mempool* pool, FaultModel& faults,
                    const Clock& clock)
-    : index_(index), mac_(mac), pool_(pool), faults_(faults, index), clock_(clock) {
+    : index_(index), mac_(mac), pool_(pool), faults_(faults), clock_(clock) {
   const std::string name = "verbena_wire" + std::to_string(index);
   rx_ = rte_ring_create(name.c_str(), Wire::kQueueFrames, SOCKET_ID_ANY,
                         RING_F_SP_ENQ | RING_F_SC_DEQ);
   if (rx_ == nullptr) throw std::runtime_error("no memory for the wire's queues");
+  delayed_.reserve(Wire::kQueueFrames);
 }
 
 WirePort::~WirePort() {
@@ -35,15 +36,26 @@ WirePort::~WirePort() {
     rte_pktmbuf_free(static_cast<rte_mbuf*>(frame));
   }
   for (uint32_t i = 0; i < held_count_; ++i) rte_pktmbuf_free(held_[i].frame);
+  for (const Delayed& delayed : delayed_) rte_pktmbuf_free(delayed.frame);
   rte_ring_free(rx_);
 }
 
-// The frame's destination is not known yet, so both queues must have room.
+// Places in the peer's queue that frames of this end may still need; one that is allocated may get
+// a duplicate.
+uint32_t WirePort::promised() const {
+  return 2 * outstanding_ + held_count_ + static_cast<uint32_t>(delayed_.size());
+}
+
+// The destination of a frame is not known before commit(), so both queues must have room.
+bool WirePort::has_room() const {
+  const uint32_t there = promised() + peer_->outstanding_ + 2;
+  const uint32_t here = peer_->promised() + outstanding_ + 1;
+  return rte_ring_free_count(peer_->rx_) >= there && rte_ring_free_count(rx_) >= here;
+}
+
 bool WirePort::allocate(uint32_t bytes, TxFrame& frame) {
   VERBENA_ASSERT(bytes <= kMaxFrameBytes);
-  const uint32_t wanted = kReserve + 2 * outstanding_;
-  const bool room = rte_ring_free_count(peer_) >= wanted && rte_ring_free_count(rx_) >= wanted;
-  rte_mbuf* mbuf = room ? rte_pktmbuf_alloc(pool_) : nullptr;
+  rte_mbuf* mbuf = has_room() ? rte_pktmbuf_alloc(pool_) : nullptr;
   if (mbuf == nullptr) {
     ++counters_.tx_full;
     return false;
@@ -69,7 +81,7 @@ void WirePort::commit(const TxFrame& frame, uint32_t bytes) {
   } else if (faults_.active()) [[unlikely]] {
     send_through_faults(mbuf);
   } else {
-    enqueue(peer_, mbuf);
+    enqueue(peer_->rx_, mbuf);
   }
 }
 
@@ -84,31 +96,33 @@ void WirePort::enqueue(rte_ring* ring, rte_mbuf* frame) {
 }
 
 void WirePort::send_through_faults(rte_mbuf* frame) {
-  const auto verdict = faults_.next(frame->pkt_len);
+  auto* const bytes = rte_pktmbuf_mtod(frame, uint8_t*);
+  last_sent_ = clock_.now();
+  const FaultVerdict verdict =
+      faults_.next(index_, {bytes, frame->pkt_len}, last_sent_, held_count_ < kMaxHeld);
   if (verdict.drop) {
     ++counters_.faults_dropped;
     rte_pktmbuf_free(frame);
-    count_overtaking();
-    return;
+    return count_overtaking();
   }
+  const Timestamp due = last_sent_ + verdict.delay_ns;
+  counters_.faults_delayed += verdict.delay_ns != 0 ? 1 : 0;
   if (verdict.duplicate) {
     if (rte_mbuf* copy = rte_pktmbuf_copy(frame, pool_, 0, UINT32_MAX); copy != nullptr) {
       ++counters_.faults_duplicated;
-      enqueue(peer_, copy);
+      forward(copy, due);
     }
   }
   if (verdict.corrupt_bit) {
     ++counters_.faults_corrupted;
-    rte_pktmbuf_mtod(frame, uint8_t*)[*verdict.corrupt_bit / 8] ^=
-        static_cast<uint8_t>(1 << *verdict.corrupt_bit % 8);
+    bytes[*verdict.corrupt_bit / 8] ^= static_cast<uint8_t>(1 << *verdict.corrupt_bit % 8);
   }
-  if (verdict.overtaken_by != 0 && held_count_ < kMaxHeld) {
+  if (verdict.overtaken_by != 0) {
     ++counters_.faults_reordered;
-    held_[held_count_++] = {frame, verdict.overtaken_by};
-    held_since_ = clock_.now();
+    held_[held_count_++] = {frame, verdict.overtaken_by, due};
     return;
   }
-  enqueue(peer_, frame);
+  forward(frame, due);
   count_overtaking();
 }
 
@@ -117,12 +131,24 @@ void WirePort::count_overtaking() {
   uint32_t kept = 0;
   for (uint32_t i = 0; i < held_count_; ++i) {
     if (--held_[i].frames_to_go == 0) {
-      enqueue(peer_, held_[i].frame);
+      forward(held_[i].frame, held_[i].due);
     } else {
       held_[kept++] = held_[i];
     }
   }
   held_count_ = kept;
+}
+
+void WirePort::forward(rte_mbuf* frame, Timestamp due) {
+  if (due <= last_sent_) return enqueue(peer_->rx_, frame);
+  delayed_.push_back({due, delayed_ever_++, frame});
+  std::push_heap(delayed_.begin(), delayed_.end(), std::greater<>());
+}
+
+void WirePort::deliver_earliest() {
+  std::pop_heap(delayed_.begin(), delayed_.end(), std::greater<>());
+  enqueue(peer_->rx_, delayed_.back().frame);
+  delayed_.pop_back();
 }
 
 uint32_t WirePort::rx_burst(std::span<rte_mbuf*> frames) {
@@ -131,16 +157,24 @@ uint32_t WirePort::rx_burst(std::span<rte_mbuf*> frames) {
 }
 
 void WirePort::flush(Timestamp now) {
-  if (held_count_ == 0 || now < held_since_ + kMaxHoldNs) return;
-  for (uint32_t i = 0; i < held_count_; ++i) enqueue(peer_, held_[i].frame);
-  held_count_ = 0;
+  if (held_count_ != 0 && now >= last_sent_ + kMaxHoldNs) {
+    for (uint32_t i = 0; i < held_count_; ++i) forward(held_[i].frame, held_[i].due);
+    held_count_ = 0;
+  }
+  while (!delayed_.empty() && delayed_.front().due <= now) deliver_earliest();
 }
 
 bool WirePort::busy() const {
-  return held_count_ != 0 || !rte_ring_empty(rx_);
+  return !rte_ring_empty(rx_);
 }
 
-Wire::Wire(const std::array<MacAddr, 2>& macs, const FaultSettings& faults, const Clock& clock) {
+Timestamp WirePort::next_flush() const {
+  const Timestamp held = held_count_ != 0 ? last_sent_ + kMaxHoldNs : kNever;
+  return delayed_.empty() ? held : std::min(held, delayed_.front().due);
+}
+
+Wire::Wire(const std::array<MacAddr, 2>& macs, std::span<const FaultRule> faults,
+           const Clock& clock) {
   pool_ = rte_pktmbuf_pool_create("verbena_frames", kPoolFrames, kPoolCache, 0,
                                   RTE_PKTMBUF_HEADROOM + kMaxFrameBytes, SOCKET_ID_ANY);
   if (pool_ == nullptr) {
@@ -148,15 +182,29 @@ Wire::Wire(const std::array<MacAddr, 2>& macs, const FaultSettings& faults, cons
                              rte_strerror(rte_errno));
   }
   for (uint32_t i = 0; i < 2; ++i) {
-    ends_[i].reset(new WirePort(i, macs[i], pool_, faults, clock));
+    ends_[i].reset(new WirePort(i, macs[i], pool_, faults_, clock));
   }
-  ends_[0]->peer_ = ends_[1]->rx_;
-  ends_[1]->peer_ = ends_[0]->rx_;
+  ends_[0]->peer_ = ends_[1].get();
+  ends_[1]->peer_ = ends_[0].get();
+  for (const FaultRule& rule : faults) {
+    const bool fits = faults_.set(rule);
+    VERBENA_ASSERT(fits);
+  }
 }
 
 Wire::~Wire() {
   ends_ = {};
   rte_mempool_free(pool_);
+}
+
+bool Wire::set_fault(const FaultRule& rule) {
+  for (auto& end : ends_) end->flush(kNever);
+  return faults_.set(rule);
+}
+
+uint32_t Wire::clear_faults(const FaultSelector& selector) {
+  for (auto& end : ends_) end->flush(kNever);
+  return faults_.clear(selector);
 }
 
 }  // namespace verbena

@@ -1,4 +1,4 @@
-// Wire: two devices joined back to back in memory, with a fault model for each direction.
+// Wire: two devices joined back to back in memory, with a fault model between them.
 //
 // A frame whose destination MAC is its sender's own turns round inside the port (as a NIC's
 // loopback does) and meets no faults; every other frame goes to the other end. Frames are delivered
@@ -10,6 +10,7 @@
 
 #include <array>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,8 @@ class WirePort final : public Port {
   uint32_t rx_burst(std::span<rte_mbuf*> frames) override;
   void flush(Timestamp now) override;
   bool busy() const override;
+  Timestamp next_flush() const override;
+  bool has_room() const override;
   int wake_fd() const override { return -1; }
   const PortCounters& counters() const override { return counters_; }
   void capture_to(Capture* capture) override { capture_ = capture; }
@@ -40,30 +43,45 @@ class WirePort final : public Port {
  private:
   friend class Wire;
 
-  // Frames that the fault model has put aside to be overtaken.
+  // A frame on its way that others pass, until so many have done so.
   struct Held {
     rte_mbuf* frame = nullptr;
     uint32_t frames_to_go = 0;
+    Timestamp due = 0;
   };
-  static constexpr uint32_t kMaxHeld = 8;
+  // A frame that arrives at a time of its own. Those of the same time keep their order.
+  struct Delayed {
+    Timestamp due = 0;
+    uint64_t order = 0;
+    rte_mbuf* frame = nullptr;
 
-  WirePort(uint32_t index, MacAddr mac, rte_mempool* pool, const FaultSettings& faults,
-           const Clock& clock);
+    bool operator>(const Delayed& other) const {
+      return due != other.due ? due > other.due : order > other.order;
+    }
+  };
+  static constexpr uint32_t kMaxHeld = FaultRule::kMaxReorderBy;
 
+  WirePort(uint32_t index, MacAddr mac, rte_mempool* pool, FaultModel& faults, const Clock& clock);
+
+  uint32_t promised() const;
   void send_through_faults(rte_mbuf* frame);
   void count_overtaking();
+  void forward(rte_mbuf* frame, Timestamp due);
+  void deliver_earliest();
   static void enqueue(rte_ring* ring, rte_mbuf* frame);
 
   const uint32_t index_;
   const MacAddr mac_;
   rte_mempool* const pool_;
   rte_ring* rx_ = nullptr;    // frames for this end; owned
-  rte_ring* peer_ = nullptr;  // the other end's rx_
-  FaultModel faults_;
+  WirePort* peer_ = nullptr;  // the other end
+  FaultModel& faults_;
   std::array<Held, kMaxHeld> held_{};
   uint32_t held_count_ = 0;
+  std::vector<Delayed> delayed_;  // a heap, the earliest in front; never grows beyond its capacity
+  uint64_t delayed_ever_ = 0;
   uint32_t outstanding_ = 0;  // allocated, neither committed nor released
-  Timestamp held_since_ = 0;  // when the last of them was put aside
+  Timestamp last_sent_ = 0;   // through faults
   PortCounters counters_;
   Capture* capture_ = nullptr;
   Clock clock_;
@@ -73,13 +91,23 @@ class Wire {
  public:
   static constexpr uint32_t kQueueFrames = 1024;  // per end
 
-  // EAL must be up. Throws std::runtime_error when its memory does not suffice.
-  Wire(const std::array<MacAddr, 2>& macs, const FaultSettings& faults, const Clock& clock);
+  // EAL must be up. At most kMaxFaultRules rules. Throws std::runtime_error when EAL's memory does
+  // not suffice.
+  Wire(const std::array<MacAddr, 2>& macs, std::span<const FaultRule> faults, const Clock& clock);
   ~Wire();
 
   WirePort& end(uint32_t index) { return *ends_[index]; }
 
+  // ---- Polling thread ----
+
+  const FaultModel& faults() const { return faults_; }
+  // See FaultModel. A change lets go of the frames that were put aside or delayed, so that none of
+  // them is passed by those that come after the change.
+  bool set_fault(const FaultRule& rule);
+  uint32_t clear_faults(const FaultSelector& selector);
+
  private:
+  FaultModel faults_;
   rte_mempool* pool_ = nullptr;
   std::array<std::unique_ptr<WirePort>, 2> ends_;
 };

@@ -141,7 +141,8 @@ void Worker::idle(Timestamp now) {
 
 bool Worker::work_waits() const {
   for (const Slot& slot : slots_) {
-    if (slot.device->has_work() || slot.port->busy()) return true;
+    // What cannot be sent for want of room waits for a frame in a port, or for next_wake().
+    if ((slot.device->has_work() && slot.port->has_room()) || slot.port->busy()) return true;
   }
   return std::any_of(clients_.begin(), clients_.end(),
                      [](const WorkerClient* client) { return client->doorbells->any(); });
@@ -150,7 +151,8 @@ bool Worker::work_waits() const {
 Timestamp Worker::next_wake() const {
   Timestamp wake = kNever;
   for (const Slot& slot : slots_) {
-    wake = std::min({wake, slot.device->next_timeout(), slot.events.next_retry()});
+    wake = std::min(
+        {wake, slot.device->next_timeout(), slot.port->next_flush(), slot.events.next_retry()});
   }
   return wake;
 }

@@ -14,6 +14,7 @@
 
 #include "stack/abi/control.h"
 #include "tools/error.h"
+#include "tools/status_text.h"
 
 namespace verbena::tools {
 
@@ -161,7 +162,7 @@ nlohmann::json AdminClient::ask(std::string_view words) const {
     const auto& error = answer["error"];
     throw CommandError(fmt::format("the daemon says: {}",
                                    error.is_string() ? error.get<std::string>() : error.dump()),
-                       "");
+                       field(answer, "try"));
   }
   return answer;
 }

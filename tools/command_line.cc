@@ -14,6 +14,7 @@
 
 #include "tools/commands.h"
 #include "tools/error.h"
+#include "tools/nearest_word.h"
 
 namespace verbena::tools {
 
@@ -35,10 +36,14 @@ void add_up(CLI::App& app, Context& context) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command
-      ->add_option("--fault", options->fault,
-                   "What the wire does wrong, as shares of all packets: "
-                   "drop=1%,dup=1%,reorder=1%,corrupt=1%[,seed=N]")
-      ->type_name("SPEC");
+      ->add_option(
+          "--fault", options->faults,
+          "What the wire does wrong, e.g. drop=1%,dup=1%,reorder=1%,corrupt=1%,delay=10us. "
+          "Given several times, several rules; `verbena fault wire --help` has the words")
+      ->type_name("RULE")
+      ->allow_extra_args(false)
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command->add_flag("--poll", options->poll,
                     "Never sleep: lower latency, for one processor kept busy");
   command->callback([&context, options] { up(context, *options); });
@@ -89,6 +94,42 @@ void add_stat(CLI::App& app, Context& context) {
   command->callback([&context, options] { stat(context, *options); });
 }
 
+constexpr const char* kFaultWords =
+    "Which packets (all, unless said):\n"
+    "  from=DEVICE     those that this device sends\n"
+    "  opcode=NAME     SEND_ONLY, ACK, READ_RESPONSE_MIDDLE ... or a family: SEND, WRITE, READ\n"
+    "  nth=N           only the Nth of them from now on; nth=3+7: the third and the seventh\n"
+    "What happens to them:\n"
+    "  drop=P dup=P reorder=P corrupt=P    with a share of the packets: 5% or 0.05; 1 is always\n"
+    "  reorder-by=N    at most so many packets pass a reordered one (4; at most 64)\n"
+    "  delay=TIME      500ns, 10us, 2ms, 1s (at most 10s)\n"
+    "  jitter=TIME     the delay varies by so much, up and down\n"
+    "  seed=N          another seed, other packets (1)\n"
+    "A rule replaces the one for the same packets. All rules that choose a packet act on it.\n"
+    "Examples:\n"
+    "  verbena fault wire drop=5% dup=5% reorder=5% corrupt=1% delay=10us\n"
+    "  verbena fault wire from=verbena0 opcode=ACK nth=2 drop=1";
+
+void add_fault(CLI::App& app, Context& context) {
+  CLI::App* command =
+      app.add_subcommand("fault", "Drop, repeat, reorder, damage or delay packets, while it runs");
+  command->require_subcommand(1);
+  auto rule = std::make_shared<std::vector<std::string>>();
+  CLI::App* wire = command->add_subcommand("wire", "Set a rule for packets on the wire");
+  wire->fallthrough();
+  wire->add_option("RULE", *rule, "Words such as drop=5% opcode=ACK")->required();
+  wire->footer(kFaultWords);
+  wire->callback([&context, rule] { set_fault(context, *rule); });
+  CLI::App* show = command->add_subcommand("show", "Show the rules, and what they did");
+  show->fallthrough();
+  show->callback([&context] { show_faults(context); });
+  auto selector = std::make_shared<std::vector<std::string>>();
+  CLI::App* clear = command->add_subcommand("clear", "Remove all rules, or those with these words");
+  clear->fallthrough();
+  clear->add_option("SELECTOR", *selector, "from=DEVICE, opcode=NAME, nth=N");
+  clear->callback([&context, selector] { clear_faults(context, *selector); });
+}
+
 void add_capture(CLI::App& app, Context& context) {
   CLI::App* command =
       app.add_subcommand("capture", "Write the devices' packets to a file for Wireshark");
@@ -108,22 +149,6 @@ void add_doctor(CLI::App& app, Context& context) {
       app.add_subcommand("doctor", "Look at what this machine lacks, and say what to do");
   command->footer("The exit status is 1 when something that is needed is missing.");
   command->callback([&context] { doctor(&context); });
-}
-
-// How many letters to insert, delete or replace (Levenshtein), for words of a few letters.
-size_t distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
 }
 
 std::vector<std::string> subcommand_names(const CLI::App& app) {
@@ -150,28 +175,47 @@ void check_subcommands(const CLI::App& app, const std::vector<std::string>& argu
       path += ' ' + word;
       continue;
     }
-    const auto nearest = std::min_element(
-        names.begin(), names.end(),
-        [&](const auto& a, const auto& b) { return distance(word, a) < distance(word, b); });
-    constexpr size_t kMaxDistance = 2;
-    throw CommandError(
-        fmt::format("there is no subcommand '{}'", word),
-        distance(word, *nearest) <= kMaxDistance
-            ? fmt::format("{} {}", path, *nearest)
-            : fmt::format("use one of {}; {} --help explains them", fmt::join(names, ", "), path),
-        kUsage);
+    const std::string meant = nearest_word(word, names);
+    throw CommandError(fmt::format("there is no subcommand '{}'", word),
+                       meant.empty() ? fmt::format("use one of {}; {} --help explains them",
+                                                   fmt::join(names, ", "), path)
+                                     : fmt::format("{} {}", path, meant),
+                       kUsage);
   }
 }
 
-// The help that explains the subcommand which could not be parsed.
-std::string help_command(const CLI::App& app) {
-  std::string words = "verbena";
+// The subcommand that was asked for, whose parents take its options too.
+const CLI::App* asked_for(const CLI::App& app) {
   const CLI::App* command = &app;
-  while (!command->get_subcommands().empty()) {
-    command = command->get_subcommands().front();
-    words += ' ' + command->get_name();
+  while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
+  return command;
+}
+
+std::string command_words(const CLI::App* command) {
+  const CLI::App* parent = command->get_parent();
+  return (parent == nullptr ? "" : command_words(parent) + ' ') + command->get_name();
+}
+
+std::vector<std::string> option_names(const CLI::App* command) {
+  std::vector<std::string> names;
+  for (; command != nullptr; command = command->get_parent()) {
+    for (const CLI::Option* option : command->get_options()) {
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    }
   }
-  return words + " --help";
+  return names;
+}
+
+// Words that are no part of the command, in the order in which they were written.
+CommandError unexpected_words(const CLI::App& app) {
+  const CLI::App* command = asked_for(app);
+  const std::string words = command_words(command);
+  const std::vector<std::string> extra = app.remaining(true);
+  const std::string meant = nearest_word(extra.front(), option_names(command));
+  return {fmt::format("{} does not take '{}'", words, fmt::join(extra, " ")),
+          meant.empty() ? words + " --help"
+                        : fmt::format("{0} {1}; {0} --help explains it", words, meant),
+          kUsage};
 }
 
 void declare(CLI::App& app, Context& context) {
@@ -190,6 +234,7 @@ void declare(CLI::App& app, Context& context) {
   add_env(app, context);
   add_status(app, context);
   add_stat(app, context);
+  add_fault(app, context);
   add_capture(app, context);
   add_doctor(app, context);
   app.footer(
@@ -212,8 +257,10 @@ int run_command_line(std::vector<std::string> arguments, Context& context) {
     app.parse(arguments);
   } catch (const CLI::Success& success) {
     return app.exit(success);  // --help, --version
+  } catch (const CLI::ExtrasError&) {
+    throw unexpected_words(app);
   } catch (const CLI::ParseError& error) {
-    throw CommandError(error.what(), help_command(app), kUsage);
+    throw CommandError(error.what(), command_words(asked_for(app)) + " --help", kUsage);
   }
   return context.status;
 }

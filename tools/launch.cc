@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -49,7 +50,9 @@ std::vector<std::string> daemon_arguments(const RunDir& dir, const Layout& layou
   for (const std::string& device : options.devices) {
     arguments.insert(arguments.end(), {"--device", device});
   }
-  if (!options.fault.empty()) arguments.insert(arguments.end(), {"--fault", options.fault});
+  for (const std::string& fault : options.faults) {
+    arguments.insert(arguments.end(), {"--fault", fault});
+  }
   if (options.poll) arguments.emplace_back("--poll");
   return arguments;
 }
@@ -108,17 +111,38 @@ std::string log_tail(const RunDir& dir, std::streamoff begin) {
   return "    " + fmt::format("{}", fmt::join(lines, "\n    "));
 }
 
-// One byte means: serving. End of file without one: the daemon ended.
-void wait_until_ready(int fd, const RunDir& dir, std::streamoff log_begin) {
+// What the daemon says of its start: "s" when it serves; "r", what is wrong, a line feed and what
+// to write instead when it refuses its options; nothing when it ended. Empty after the time limit
+// too.
+std::string first_words(int fd, bool* in_time) {
+  std::string words;
+  std::array<char, 4096> bytes{};
   pollfd poll_fd{.fd = fd, .events = POLLIN, .revents = 0};
-  int ready = 0;
-  do {
-    ready = ::poll(&poll_fd, 1, kStartTimeoutMs);
-  } while (ready < 0 && errno == EINTR);
-  char byte = 0;
-  if (ready > 0 && ::read(fd, &byte, 1) == 1) return;
-  const std::string_view reason = ready == 0 ? "the daemon did not serve within 20 seconds"
-                                             : "the daemon ended while it was starting";
+  for (;;) {
+    int ready = 0;
+    do {
+      ready = ::poll(&poll_fd, 1, kStartTimeoutMs);
+    } while (ready < 0 && errno == EINTR);
+    *in_time = ready > 0;
+    const ssize_t got = ready > 0 ? ::read(fd, bytes.data(), bytes.size()) : 0;
+    if (got <= 0) return words;
+    words.append(bytes.data(), static_cast<size_t>(got));
+    if (words == "s") return words;
+  }
+}
+
+void wait_until_ready(int fd, const RunDir& dir, std::streamoff log_begin) {
+  bool in_time = false;
+  const std::string words = first_words(fd, &in_time);
+  if (words == "s") return;
+  if (words.starts_with('r')) {
+    const size_t end = words.find('\n');
+    const std::string instead = end == std::string::npos ? "" : words.substr(end + 1);
+    throw CommandError(words.substr(1, end == std::string::npos ? end : end - 1),
+                       instead.empty() ? "verbena up --help" : instead);
+  }
+  const std::string_view reason = in_time ? "the daemon ended while it was starting"
+                                          : "the daemon did not serve within 20 seconds";
   throw CommandError(
       fmt::format("{}; the end of {}:\n{}", reason, dir.log().string(), log_tail(dir, log_begin)),
       "verbena doctor");

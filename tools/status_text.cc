@@ -79,16 +79,21 @@ std::string client_table(const nlohmann::json& status) {
   return table.empty() ? "" : table.text();
 }
 
+std::string fault_table(const nlohmann::json& faults) {
+  Table table({"RULE", "MATCHED", "DROPPED", "DUPLICATED", "REORDERED", "CORRUPTED", "DELAYED"});
+  for (const auto& rule : list(faults, "rules")) {
+    table.add({field(rule, "rule"), field(rule, "matched"), field(rule, "dropped"),
+               field(rule, "duplicated"), field(rule, "reordered"), field(rule, "corrupted"),
+               field(rule, "delayed")});
+  }
+  return table.empty() ? "" : table.text();
+}
+
 std::string wire_text(const nlohmann::json& status) {
   std::string text;
-  // Named, not temporary: items() refers to what it is called on.
-  const nlohmann::json faults = member(member(status, "wire"), "faults");
-  for (const auto& [kind, share] : faults.items()) {
-    if (kind == "seed" || !share.is_number() || share.get<double>() <= 0) continue;
-    text += fmt::format("{}{} {}%", text.empty() ? "faults of the wire: " : ", ", kind,
-                        share.get<double>() * 100);
+  for (const auto& rule : list(member(status, "wire"), "faults")) {
+    text += fmt::format("fault of the wire: {}\n", field(rule, "rule"));
   }
-  if (!text.empty()) text += '\n';
   const nlohmann::json capture = member(status, "capture");
   if (field(capture, "active") == "yes") {
     text += fmt::format("capture: {} packets in {}\n", field(capture, "packets"),

@@ -12,6 +12,9 @@ namespace verbena::tools {
 [[nodiscard]] std::string device_table(const nlohmann::json& status);
 [[nodiscard]] std::string client_table(const nlohmann::json& status);
 
+// The rules for faults of the wire and what they did; nothing when there are none.
+[[nodiscard]] std::string fault_table(const nlohmann::json& faults);
+
 // What the wire does wrong and which capture is on, a line each; nothing when neither.
 [[nodiscard]] std::string wire_text(const nlohmann::json& status);
 

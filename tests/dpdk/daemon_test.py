@@ -35,8 +35,7 @@ def test_status_and_stat():
         assert first["state"] == "ACTIVE" and first["mtu"] == 4096 and first["clients"] == []
         assert status["daemon"]["pid"] == daemon.process.pid
         assert status["daemon"]["dir"] == daemon.dir
-        assert status["wire"]["faults"] == {"drop": 0.01, "duplicate": 0, "reorder": 0, "corrupt": 0,
-                                            "seed": 5}
+        assert [fault["rule"] for fault in status["wire"]["faults"]] == ["drop=1% seed=5"]
         counters = daemon.admin("stat")["devices"][1]["counters"]
         assert counters["sent_pkts"] == 0 and counters["drop_bad_icrc"] == 0
         assert counters["wire_dropped"] == 0
@@ -64,9 +63,30 @@ def test_clients_are_listed_and_attributes_are_answered():
         wait_for(lambda: not daemon.clients(), 1, "the client is gone")
 
 
+def test_fault_rules_are_set_shown_and_cleared():
+    with Daemon("--fault", "drop=1%,seed=5") as daemon:
+        assert len(daemon.admin("fault wire from=verbena1 opcode=ack nth=2 drop=1")["rules"]) == 2
+        first, second = daemon.admin("fault show")["rules"]
+        assert first["drop"] == 0.01 and first["from"] is None and first["matched"] == 0
+        assert second["rule"] == "from=verbena1 opcode=ACK nth=2 drop=100%"
+        assert daemon.admin("fault wire delay=1ms")["rules"][0]["delay_ns"] == 1_000_000
+        refused = daemon.admin("fault wire drop=7")
+        assert "'drop=7'" in refused["error"] and "drop=7%" in refused["try"]
+        assert "no rule has" in daemon.admin("fault clear nth=9")["error"]
+        left = daemon.admin("fault clear opcode=ACK")
+        assert left["cleared"] == 1 and [rule["rule"] for rule in left["rules"]] == ["delay=1ms"]
+        assert daemon.admin("fault clear")["rules"] == []
+        assert daemon.admin("fault clear")["cleared"] == 0
+        for i in range(8):
+            daemon.admin(f"fault wire nth={i + 1} drop=1")
+        assert "fault clear" in daemon.admin("fault wire nth=9 drop=1")["try"]
+        assert len(daemon.admin("status")["wire"]["faults"]) == 8
+
+
 def test_wrong_admin_words_say_what_to_write():
     with Daemon() as daemon, daemon.connect() as connection:
-        for words in ("", "stats", "capture", "capture start", "status \n", "status\0", "x" * 4000):
+        for words in ("", "stats", "fault", "fault wire", "fault clearall", "capture",
+                      "capture start", "status \n", "status\0", "x" * 4000):
             assert "write status" in connection.admin(words)["error"], words
         assert "capture start FILE" in connection.admin("capture stop")["error"]
         assert "absolute" in connection.admin("capture start here.pcapng")["error"]
@@ -220,7 +240,7 @@ def test_capture_file_is_complete_and_never_replaces_something_else():
 
 def test_wrong_options_say_what_is_wrong():
     for words, expected in ((["--device", "a"], "twice or not at all"),
-                            (["--fault", "drop=7"], "drop=1%"), (["--nonsense"], "--help")):
+                            (["--fault", "drop=7"], "drop=7%"), (["--nonsense"], "--help")):
         result = subprocess.run([VERBENAD, "--dir", "/tmp/never-made", *words], text=True,
                                 capture_output=True, timeout=20, check=False)
         assert result.returncode == 2 and expected in result.stderr, result.stderr

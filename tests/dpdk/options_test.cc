@@ -36,7 +36,7 @@ TEST(OptionsTest, DefaultsAreTwoWiredDevices) {
   EXPECT_EQ(options.devices[1].name, "verbena1");
   EXPECT_EQ(options.devices[1].ip_text(), "10.99.0.2");
   EXPECT_EQ(options.devices[1].vendor_id, kOwnVendorId);
-  EXPECT_FALSE(options.faults.any());
+  EXPECT_TRUE(options.faults.empty());
   EXPECT_EQ(options.idle_ms, 50U);
 }
 
@@ -76,20 +76,30 @@ TEST(OptionsTest, WrongDevicesSayWhatToWrite) {
   EXPECT_THAT(device("a,ip=11.1.1.1"), HasSubstr("MAC"));
 }
 
-TEST(OptionsTest, FaultsAreFractionsOrPercentages) {
-  FaultSettings faults;
-  EXPECT_EQ(parse_faults("drop=0.01,dup=2%,reorder=1,corrupt=0,seed=0x10", faults), "");
-  EXPECT_DOUBLE_EQ(faults.drop, 0.01);
-  EXPECT_DOUBLE_EQ(faults.duplicate, 0.02);
-  EXPECT_DOUBLE_EQ(faults.reorder, 1);
-  EXPECT_EQ(faults.seed, 16U);
-  EXPECT_THAT(parse_faults("drop=2", faults), HasSubstr("drop=0.01 or drop=1%"));
-  EXPECT_THAT(parse_faults("drop=-1", faults), HasSubstr("not a probability"));
-  EXPECT_THAT(parse_faults("drop=nan", faults), HasSubstr("not a probability"));
-  EXPECT_THAT(parse_faults("drop", faults), HasSubstr("not a probability"));
-  EXPECT_THAT(parse_faults("loss=1%", faults), HasSubstr("drop=P"));
-  EXPECT_THAT(parse_faults("seed=x", faults), HasSubstr("seed=7"));
-  EXPECT_THAT(parse_faults("", faults), HasSubstr("drop=P"));
+TEST(OptionsTest, FaultsAreRules) {
+  const auto parsed = parse({"--dir", "/tmp/x", "--fault", "drop=0.01,dup=2%", "--fault",
+                             "from=verbena1,opcode=ACK,nth=2,drop=1"});
+  ASSERT_FALSE(parsed.stop) << parsed.text;
+  ASSERT_EQ(parsed.options.faults.size(), 2U);
+  EXPECT_DOUBLE_EQ(parsed.options.faults[0].drop, 0.01);
+  EXPECT_EQ(parsed.options.faults[1].selector.from, 1U);
+}
+
+TEST(OptionsTest, WrongFaultsSayWhatToWrite) {
+  const auto parsed = parse({"--dir", "/tmp/x", "--fault", "drop=7"});
+  EXPECT_EQ(parsed.refusal.what, "--fault drop=7: 'drop=7' is more than all packets");
+  EXPECT_THAT(parsed.refusal.instead, HasSubstr("drop=7%"));
+  EXPECT_EQ(parsed.text,
+            "verbenad: " + parsed.refusal.what + ": write " + parsed.refusal.instead + "\n");
+  const auto fault = [](const char* text) {
+    return refusal(
+        {"--dir", "/tmp/x", "--device", "a", "--device", "b,ip=10.1.1.1", "--fault", text});
+  };
+  EXPECT_THAT(fault("from=verbena0,drop=1"), HasSubstr("from=a or from=b"));
+  EXPECT_THAT(fault(""), HasSubstr("drop=P"));
+  std::vector<const char*> many = {"--dir", "/tmp/x"};
+  for (int i = 0; i < 9; ++i) many.insert(many.end(), {"--fault", "drop=1%"});
+  EXPECT_THAT(refusal(many), HasSubstr("at most 8"));
 }
 
 TEST(OptionsTest, DirectoryIsAbsoluteAndFitsASocket) {

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "dpdk/eal.h"
@@ -23,7 +24,16 @@ constexpr uint32_t kHeader = 14;  // where the test's own number is
 
 class WirePortTest : public testing::Test {
  protected:
-  void make(const FaultSettings& faults) {
+  static FaultRule rule(std::string_view words) {
+    FaultRule parsed;
+    const Refusal refusal = parse_fault_rule(words, {"left", "right"}, parsed);
+    EXPECT_FALSE(refusal) << refusal.what;
+    return parsed;
+  }
+  void make(std::initializer_list<std::string_view> rules) {
+    std::vector<FaultRule> faults;
+    for (const auto words : rules) faults.push_back(rule(words));
+    wire_.reset();  // the queues have names
     wire_ = std::make_unique<Wire>(std::array<MacAddr, 2>{kLeft, kRight}, faults, clock_);
   }
   WirePort& left() { return wire_->end(0); }
@@ -80,7 +90,7 @@ TEST_F(WirePortTest, DeliversToTheOtherEndInOrder) {
 }
 
 TEST_F(WirePortTest, FramesToOneselfTurnRoundUntouched) {
-  make({.drop = 1});
+  make({"drop=1"});
   for (uint32_t i = 0; i < 10; ++i) ASSERT_TRUE(send(left(), kLeft, i));
   EXPECT_EQ(numbers(left()).size(), 10U);
   ASSERT_TRUE(send(left(), kRight, 0));
@@ -110,7 +120,7 @@ TEST_F(WirePortTest, FullWireRefusesAndLosesNothing) {
 }
 
 TEST_F(WirePortTest, AllocatedFramesKeepTheirRoom) {
-  make({.duplicate = 1});
+  make({"dup=1"});
   std::vector<TxFrame> frames;
   TxFrame frame;
   while (left().allocate(100, frame)) frames.push_back(frame);
@@ -132,7 +142,7 @@ TEST_F(WirePortTest, ReleasedFramesComeBack) {
 }
 
 TEST_F(WirePortTest, FaultsAreCountedAndNoBufferIsLost) {
-  make({.drop = 0.1, .duplicate = 0.1, .reorder = 0.1, .corrupt = 0.1, .seed = 9});
+  make({"drop=10% dup=10% reorder=10% corrupt=10% seed=9"});
   uint64_t received = 0;
   uint64_t damaged = 0;
   uint64_t backwards = 0;
@@ -164,21 +174,95 @@ TEST_F(WirePortTest, FaultsAreCountedAndNoBufferIsLost) {
 }
 
 TEST_F(WirePortTest, ReorderedFrameIsReleasedWhenNothingFollows) {
-  make({.reorder = 1});
+  make({"reorder=1"});
   ASSERT_TRUE(send(left(), kRight, 7));
   const Timestamp now = clock_.now();
   EXPECT_TRUE(numbers(right()).empty());
-  EXPECT_TRUE(left().busy()) << "the polling thread must not sleep on it";
+  EXPECT_NE(left().next_flush(), kNever) << "the polling thread must not sleep on it for ever";
   left().flush(now);
   left().flush(now + 1'000'000);
   EXPECT_EQ(numbers(right()), std::vector<uint32_t>{7});
-  EXPECT_FALSE(left().busy());
+  EXPECT_EQ(left().next_flush(), kNever);
+}
+
+TEST_F(WirePortTest, ReorderedFramesArePassedByUpToSixtyFour) {
+  make({"nth=1 reorder=1 reorder-by=64 seed=1"});
+  for (uint32_t i = 0; i < 100; ++i) ASSERT_TRUE(send(left(), kRight, i));
+  auto got = numbers(right());
+  ASSERT_EQ(got.size(), 100U);
+  const auto first = std::find(got.begin(), got.end(), 0U) - got.begin();
+  EXPECT_GT(first, 4) << "another seed is needed";
+  EXPECT_LE(first, 64);
+  got.erase(got.begin() + first);
+  EXPECT_TRUE(std::is_sorted(got.begin(), got.end()));
+}
+
+TEST_F(WirePortTest, AllReorderedIsNoDeadlock) {
+  make({"reorder=1 reorder-by=64"});
+  for (uint32_t i = 0; i < 500; ++i) ASSERT_TRUE(send(left(), kRight, i));
+  left().flush(kNever);
+  EXPECT_EQ(numbers(right()).size(), 500U);
+}
+
+TEST_F(WirePortTest, DelayedFramesArriveWhenDueAndInOrder) {
+  make({"from=left delay=1s"});
+  const Timestamp before = clock_.now();
+  for (uint32_t i = 0; i < 10; ++i) ASSERT_TRUE(send(left(), kRight, i));
+  const Timestamp after = clock_.now();
+  EXPECT_TRUE(numbers(right()).empty());
+  EXPECT_FALSE(right().busy());
+  EXPECT_GE(left().next_flush(), before + 1'000'000'000);
+  left().flush(before + 999'999'999);
+  EXPECT_TRUE(numbers(right()).empty());
+  left().flush(after + 1'000'000'000);
+  EXPECT_EQ(numbers(right()), (std::vector<uint32_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
+  EXPECT_EQ(left().next_flush(), kNever);
+  EXPECT_EQ(left().counters().faults_delayed, 10U);
+  ASSERT_TRUE(send(right(), kLeft, 1));
+  EXPECT_EQ(numbers(left()).size(), 1U) << "the other direction is not delayed";
+}
+
+TEST_F(WirePortTest, FramesThatARuleDoesNotDelayPassThoseItDoes) {
+  make({"nth=2 delay=1ms"});
+  for (uint32_t i = 0; i < 4; ++i) ASSERT_TRUE(send(left(), kRight, i));
+  EXPECT_EQ(numbers(right()), (std::vector<uint32_t>{0, 2, 3}));
+  left().flush(kNever);
+  EXPECT_EQ(numbers(right()), std::vector<uint32_t>{1});
+}
+
+TEST_F(WirePortTest, DelayedFramesTakeRoomOnTheWire) {
+  make({"delay=10s dup=1"});
+  uint32_t sent = 0;
+  while (send(left(), kRight, sent)) ++sent;
+  EXPECT_GT(sent, 400U);
+  EXPECT_LT(sent, Wire::kQueueFrames);
+  EXPECT_FALSE(left().has_room());
+  // Nor may the other end fill the same queue with frames to itself.
+  uint32_t own = 0;
+  while (send(right(), kRight, own)) ++own;
+  EXPECT_LT(own, 8U);
+  left().flush(kNever);
+  EXPECT_EQ(numbers(right()).size(), 2 * sent + own);
+  EXPECT_TRUE(left().has_room());
+  EXPECT_TRUE(send(left(), kRight, 0));
+}
+
+TEST_F(WirePortTest, ChangedRulesLetGoOfWhatWasKept) {
+  make({"delay=10s", "nth=3 reorder=1"});
+  for (uint32_t i = 0; i < 3; ++i) ASSERT_TRUE(send(left(), kRight, i));
+  EXPECT_TRUE(wire_->set_fault(rule("drop=1")));
+  EXPECT_EQ(numbers(right()), (std::vector<uint32_t>{0, 1, 2}));
+  ASSERT_TRUE(send(left(), kRight, 9));
+  EXPECT_TRUE(numbers(right()).empty());
+  EXPECT_EQ(wire_->clear_faults({}), 2U);
+  ASSERT_TRUE(send(left(), kRight, 4));
+  EXPECT_EQ(numbers(right()), std::vector<uint32_t>{4});
 }
 
 TEST_F(WirePortTest, SameSeedSameFrames) {
   std::vector<std::vector<uint8_t>> runs[2];
   for (auto& run : runs) {
-    make({.drop = 0.2, .duplicate = 0.2, .reorder = 0, .corrupt = 0.2, .seed = 4});
+    make({"drop=20% dup=20% corrupt=20% seed=4"});
     for (uint32_t i = 0; i < 200; ++i) ASSERT_TRUE(send(left(), kRight, i));
     for (auto& frame : receive(right())) run.push_back(std::move(frame.bytes));
     wire_.reset();

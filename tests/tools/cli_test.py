@@ -59,7 +59,7 @@ class CommandLineTest(CliCase):
     def test_help_and_version(self):
         self.assertIn('Subcommands', self.good('--help').stdout)
         self.assertRegex(self.good('--version').stdout, r'^verbena \d+\.\d+\.\d+\n$')
-        for command in ('up', 'down', 'run', 'env', 'status', 'stat', 'capture', 'doctor'):
+        for command in ('up', 'down', 'run', 'env', 'status', 'stat', 'fault', 'capture', 'doctor'):
             self.assertIn('Usage', self.good(command, '--help').stdout)
 
     def test_wrong_subcommand_gets_a_suggestion(self):
@@ -70,14 +70,22 @@ class CommandLineTest(CliCase):
         self.refused(says='subcommand is required', status=2)
         self.refused('capture', 'begin', says='use one of start, stop', status=2)
         self.refused('capture', 'sttop', says='verbena capture stop', status=2)
-
-    def test_empty_name_is_not_the_default(self):
-        self.refused('--name', '', 'status', says='--name: it is empty', status=2)
-        self.refused('up', '--devcie', 'x', says='--devcie', status=2)
         self.refused('stat', '--watch', '-1', says='watch', status=2)
         self.refused('up', '--device', 'mlx5_0', says='a wire has two ends')
         self.refused('capture', 'start', says='FILE is required', status=2)
         self.refused('run', says='which program', status=2)
+
+    def test_unexpected_words_are_said_as_written_with_what_was_meant(self):
+        result = self.refused('up', '--falt', 'drop=7', says="up does not take '--falt drop=7'",
+                              status=2)
+        self.assertIn('try: verbena up --fault;', result.stderr)
+        self.assertIn('--device', self.refused('up', '--devcie', 'x', says='x', status=2).stderr)
+        self.assertIn('--json', self.refused('fault', 'show', '--jsno', says='fault show',
+                                             status=2).stderr)
+        self.refused('down', 'now', says='try: verbena down --help', status=2)
+
+    def test_empty_name_is_not_the_default(self):
+        self.refused('--name', '', 'status', says='--name: it is empty', status=2)
 
     def test_wrong_names_are_refused(self):
         for name in ('../x', '.hidden', 'a b', 'x' * 40):
@@ -154,13 +162,26 @@ class DaemonTest(CliCase):
                          [('mlx5_0', '192.0.2.1'), ('mlx5_1', '192.0.2.2')])
 
     def test_faults_are_shown(self):
-        self.good('up', '--fault', 'drop=0.5,seed=3')
-        self.assertIn('drop 50%', self.good('status').stdout)
+        self.good('up', '--fault', 'drop=0.5,seed=3', '--fault', 'opcode=ack nth=2 drop=1')
+        text = self.good('status').stdout
+        self.assertIn('fault of the wire: drop=50% seed=3\n', text)
+        self.assertIn('fault of the wire: opcode=ACK nth=2 drop=100%\n', text)
+
+    def test_refused_options_are_answered_with_what_to_write(self):
+        result = self.refused('up', '--fault', 'drop=7', says="'drop=7' is more than all packets")
+        self.assertIn('try: drop=7% or drop=0.07 for 7 in a hundred', result.stderr)
+        result = self.refused('up', '--fault', 'explode=1', says="'explode=1' is unknown")
+        self.assertIn('drop=P', result.stderr)
+        self.assertEqual(self.verbena('status').returncode, 1)
 
     def test_daemon_that_does_not_start_says_why(self):
-        result = self.refused('up', '--fault', 'explode=1', says='explode')
-        self.assertIn('verbenad.log', result.stderr)
-        self.assertEqual(self.verbena('status').returncode, 1)
+        self.good('up')
+        self.good('down')
+        (self.instance() / 'verbenad.log').unlink(missing_ok=True)
+        (self.instance() / 'control.sock').mkdir()
+        result = self.refused('up', says='verbenad.log')
+        self.assertIn('try: verbena doctor', result.stderr)
+        (self.instance() / 'control.sock').rmdir()
 
     def test_two_daemons_by_name(self):
         self.good('up', '--name', 'a')
@@ -222,6 +243,20 @@ class RunningDaemonTest(CliCase):
                     self.assertIn('PER SECOND', line)
                     break
             watch.kill()
+
+    def test_faults(self):
+        self.assertIn('no faults', self.good('fault', 'show').stdout)
+        self.good('fault', 'wire', 'from=verbena0', 'opcode=ACK', 'nth=2', 'drop=1')
+        text = self.good('fault', 'wire', 'delay=10us,dup=5%').stdout
+        self.assertRegex(text, r'RULE +MATCHED +DROPPED')
+        self.assertRegex(text, r'from=verbena0 opcode=ACK nth=2 drop=100% +0')
+        rules = json.loads(self.good('fault', 'show', '--json').stdout)['rules']
+        self.assertEqual([rule['delay_ns'] for rule in rules], [0, 10000])
+        self.refused('fault', 'wire', 'drop=7', says='try: drop=7% or drop=0.07')
+        self.refused('fault', 'wire', says='RULE is required', status=2)
+        self.refused('fault', 'clear', 'opcode=SEND', says='try: verbena fault show')
+        self.assertNotIn('ACK', self.good('fault', 'clear', 'opcode=ACK').stdout)
+        self.assertIn('no faults', self.good('fault', 'clear').stdout)
 
     def test_capture(self):
         file = pathlib.Path(self.runtime, 'a b.pcapng')
