@@ -151,6 +151,21 @@ void add_doctor(CLI::App& app, Context& context) {
   command->callback([&context] { doctor(&context); });
 }
 
+void add_conformance(CLI::App& app, Context& context) {
+  CLI::App* command =
+      app.add_subcommand("conformance", "Hold the engine against captures of other adapters");
+  command->require_subcommand(1);
+  auto options = std::make_shared<ConformanceOptions>();
+  CLI::App* run_command = command->add_subcommand("run", "Run cases, and say which failed");
+  run_command->fallthrough();
+  run_command->add_option("PATH", options->paths, "Cases (*.toml), or folders with cases")
+      ->required();
+  run_command->add_flag("-v,--verbose", options->verbose, "Name the cases that pass too");
+  run_command->footer(
+      "The last line is \"N passed, M failed\". The exit status is 1 when a case failed.");
+  run_command->callback([&context, options] { run_conformance(&context, *options); });
+}
+
 std::vector<std::string> subcommand_names(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
@@ -237,6 +252,7 @@ void declare(CLI::App& app, Context& context) {
   add_fault(app, context);
   add_capture(app, context);
   add_doctor(app, context);
+  add_conformance(app, context);
   app.footer(
       "Begin with:\n"
       "  verbena up\n"

@@ -26,6 +26,11 @@ struct StatOptions {
   bool all = false;
 };
 
+struct ConformanceOptions {
+  std::vector<std::string> paths;  // cases, or folders with some
+  bool verbose = false;
+};
+
 void up(const Context& context, const DaemonOptions& options);
 void down(const Context& context);
 void run(const Context& context, const std::string& device);
@@ -38,5 +43,6 @@ void clear_faults(const Context& context, const std::vector<std::string>& select
 void start_capture(const Context& context, const std::string& file);
 void stop_capture(const Context& context);
 void doctor(Context* context);
+void run_conformance(Context* context, const ConformanceOptions& options);
 
 }  // namespace verbena::tools

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Counts the cases in Meson's testlog.json: prints "PASSED FAILED".
 
-A GoogleTest or unittest program counts as its cases, any other as one. A program that fails without
-a failed case (a crash, a time limit) counts as one failure. Skipped cases count as neither.
+A GoogleTest or unittest program and `verbena conformance run` count as their cases, any other
+program as one. A program that fails without a failed case (a crash, a time limit) counts as one
+failure. Skipped cases count as neither.
 """
 import json
 import re
@@ -13,6 +14,8 @@ GTEST_PASSED = re.compile(r'^\[  PASSED  \] (\d+) test', re.MULTILINE)
 GTEST_FAILED = re.compile(r'^\[  FAILED  \] (\d+) test', re.MULTILINE)
 UNITTEST_RAN = re.compile(r'^Ran (\d+) tests? in', re.MULTILINE)
 UNITTEST_BAD = re.compile(r'\b(?:failures|errors|unexpected successes)=(\d+)')
+# `verbena conformance run`
+RUNNER_COUNT = re.compile(r'^(\d+) passed, (\d+) failed$', re.MULTILINE)
 UNITTEST_SKIPPED = re.compile(r'\bskipped=(\d+)')
 GOOD = ('OK', 'EXPECTEDFAIL')
 
@@ -34,6 +37,8 @@ def cases(test):
         verdict = '\n'.join(line for line in text.splitlines() if line.startswith(('OK', 'FAILED')))
         failed = total(UNITTEST_BAD, verdict)
         passed = total(UNITTEST_RAN, text) - failed - total(UNITTEST_SKIPPED, verdict)
+    elif RUNNER_COUNT.search(text):
+        passed, failed = (int(number) for number in RUNNER_COUNT.search(text).groups())
     else:
         return (1, 0) if good else (0, 1)
     return passed, failed if good else max(failed, 1)
