@@ -36,16 +36,15 @@ struct Pd {
 };
 
 struct Client {
-  explicit Client(ClientMemory* m) : memory(m), doorbells(abi::DoorbellPage::kSlots) {
-    for (uint32_t slot = 0; slot < abi::DoorbellPage::kSlots; ++slot) {
-      VERBENA_ASSERT(free_slots.push(slot));
-    }
+  // `slots`: as many as it can have queue pairs.
+  Client(ClientMemory* m, uint32_t slots) : memory(m), doorbells(slots), free_slots(slots) {
+    for (uint32_t slot = 0; slot < slots; ++slot) VERBENA_ASSERT(free_slots.push(slot));
   }
 
   ClientMemory* memory;
   ClientUsage usage;
   std::vector<Qp*> doorbells;  // by slot
-  FixedRing<uint32_t> free_slots{abi::DoorbellPage::kSlots};
+  FixedRing<uint32_t> free_slots;
 };
 
 bool access_valid(uint32_t access) {
@@ -121,7 +120,8 @@ const DeviceStats& Device::stats() const {
 
 Result<ClientId> Device::attach_client(ClientMemory& memory) {
   if (impl_->clients.full()) return Status(EUSERS);
-  return impl_->clients.add(std::make_unique<Client>(&memory));
+  const uint32_t slots = std::min(impl_->engine.config.max_qp, abi::DoorbellPage::kSlots);
+  return impl_->clients.add(std::make_unique<Client>(&memory, slots));
 }
 
 void Device::detach_client(ClientId client) {
