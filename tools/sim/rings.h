@@ -2,7 +2,7 @@
 // heap, entries written exactly as stack/abi says.
 //
 // The regions end where the layout says, so that the address sanitizer sees an engine that reads
-// beyond. `raw()` accessors let hostile tests write what they like.
+// beyond. By region() hostile tests write what they like.
 #pragma once
 
 #include <cstdint>
@@ -61,6 +61,7 @@ class ClientCq {
   Status resize(uint32_t cqe);
   abi::CqHeader& header() const;
   uint32_t consumer() const { return consumer_; }
+  Region region() const { return region_.region(); }
 
  private:
   abi::Cqe& entry(uint32_t index) const;
@@ -96,6 +97,8 @@ class ClientSrq {
 
   SrqId id() const { return id_; }
   uint32_t depth() const { return layout_.depth; }
+  const abi::SrqLayout& layout() const { return layout_; }
+  Region region() const { return region_.region(); }
   void post_recv(uint32_t slot, std::span<const abi::Sge> sges);
 
  private:
@@ -116,6 +119,7 @@ class ClientQp {
   abi::QpHeader& header() const;
   uint8_t* send_slot(uint32_t index) const;
   uint8_t* recv_slot(uint32_t index) const;
+  Region region() const { return region_.region(); }
 
   // Writes the entry and its tail; returns its index. Does not ring.
   uint32_t post_send(const SendRequest& request);
