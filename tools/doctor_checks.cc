@@ -20,8 +20,10 @@
 #include <system_error>
 
 #include "tools/admin.h"
+#include "tools/doctor_traffic.h"
 #include "tools/error.h"
 #include "tools/layout.h"
+#include "tools/pidfd.h"
 #include "tools/program_check.h"
 #include "tools/unique_fd.h"
 
@@ -171,7 +173,7 @@ void check_userfaultfd(std::vector<Finding>* findings) {
 }
 
 void check_pidfd(std::vector<Finding>* findings) {
-  const UniqueFd fd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0U)));
+  const UniqueFd fd = open_pidfd(::getpid());
   if (fd.valid()) {
     add(findings, Level::kOk, "process watch", "pidfd_open works");
   } else {
@@ -271,8 +273,9 @@ void check_daemon(const RunDir& dir, std::vector<Finding>* findings) {
       add(findings, Level::kOk, "running",
           fmt::format("no; `verbena up{}` starts the daemon", dir.name_option()));
     } else {
-      static_cast<void>(daemon->ask("status"));
+      const nlohmann::json stat = daemon->ask("stat");
       add(findings, Level::kOk, "running", fmt::format("yes, as process {}", daemon->daemon_pid()));
+      for (Finding& finding : traffic_findings(stat)) findings->push_back(std::move(finding));
     }
   } catch (const CommandError& error) {
     add(findings, Level::kFail, "run directory", error.what(), error.help());

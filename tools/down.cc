@@ -1,6 +1,5 @@
 // verbena down: ends the daemon and waits until it is gone.
 #include <fmt/format.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -13,7 +12,7 @@
 #include "tools/admin.h"
 #include "tools/commands.h"
 #include "tools/error.h"
-#include "tools/unique_fd.h"
+#include "tools/pidfd.h"
 
 namespace verbena::tools {
 
@@ -22,22 +21,12 @@ namespace {
 constexpr int kPoliteMs = 5'000;
 constexpr int kFirmMs = 2'000;
 
-// A pidfd becomes readable when its process ends.
-bool ends_within(int pidfd, int timeout_ms) {
-  pollfd poll_fd{.fd = pidfd, .events = POLLIN, .revents = 0};
-  int ready = 0;
-  do {
-    ready = ::poll(&poll_fd, 1, timeout_ms);
-  } while (ready < 0 && errno == EINTR);
-  return ready > 0;
-}
-
-void send_signal(int pidfd, int signal) {
-  ::syscall(SYS_pidfd_send_signal, pidfd, signal, nullptr, 0U);
+void send_signal(const UniqueFd& pidfd, int signal) {
+  ::syscall(SYS_pidfd_send_signal, pidfd.value(), signal, nullptr, 0U);
 }
 
 // Asks, then insists. Says in one word how it ended.
-std::string_view end_daemon(const AdminClient& daemon, int pidfd) {
+std::string_view end_daemon(const AdminClient& daemon, const UniqueFd& pidfd) {
   try {
     static_cast<void>(daemon.ask("shutdown"));
   } catch (const CommandError&) {
@@ -62,13 +51,13 @@ void down(const Context& context) {
     return;
   }
   const pid_t pid = daemon->daemon_pid();
-  const UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0U)));
+  const UniqueFd pidfd = open_pidfd(pid);
   if (!pidfd.valid()) {
     if (errno == ESRCH) return;
     throw CommandError(fmt::format("cannot watch process {}: {}", pid, std::strerror(errno)),
                        fmt::format("kill {}", pid));
   }
-  const std::string_view how = end_daemon(*daemon, pidfd.value());
+  const std::string_view how = end_daemon(*daemon, pidfd);
   fmt::print("verbenad is {} (process {})\n", how, pid);
 }
 

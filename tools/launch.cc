@@ -20,6 +20,7 @@
 
 #include "tools/admin.h"
 #include "tools/error.h"
+#include "tools/pidfd.h"
 #include "tools/program_environment.h"
 #include "tools/unique_fd.h"
 
@@ -169,13 +170,6 @@ void spawn(const RunDir& dir, const Layout& layout, const DaemonOptions& options
   wait_until_ready(read_end.value(), dir, log_begin);
 }
 
-bool ends_within(pid_t pid, int timeout_ms) {
-  const UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0U)));
-  if (!pidfd.valid()) return errno == ESRCH;
-  pollfd poll_fd{.fd = pidfd.value(), .events = POLLIN, .revents = 0};
-  return ::poll(&poll_fd, 1, timeout_ms) > 0;
-}
-
 // The daemon that is up, if one is. One that was killed a moment ago still accepts connections,
 // until the kernel has closed its descriptors; it never answers.
 std::optional<AdminClient> find_serving(const RunDir& dir) {
@@ -185,7 +179,9 @@ std::optional<AdminClient> find_serving(const RunDir& dir) {
     static_cast<void>(daemon->ask("status"));
     return daemon;
   } catch (const CommandError&) {
-    if (!ends_within(daemon->daemon_pid(), kDyingMs)) throw;
+    const UniqueFd pidfd = open_pidfd(daemon->daemon_pid());
+    const bool gone = pidfd.valid() ? ends_within(pidfd, kDyingMs) : errno == ESRCH;
+    if (!gone) throw;
   }
   return AdminClient::connect(dir);
 }

@@ -47,6 +47,7 @@ def ways():
     yield "ibv_devinfo", ["ibv_devinfo", "-v"]
     yield "pyverbs", [SYSTEM_PYTHON, "-c", PYVERBS]
     yield "ucx_info", ["ucx_info", "-d"]
+    yield "fi_info", ["fi_info", "-p", "verbs"]
     yield "a child of sh -c", ["sh", "-c", "true; ibv_devices"]
     yield "a grandchild with a cleared path", ["sh", "-c", "sh -c 'exec ibv_devinfo; true'"]
     yield "a program that reads /sys/class/infiniband", [SYSFS_READER]
