@@ -138,7 +138,7 @@ Troubles troubles_of(const Trace& trace) {
     }
     ++found.again;
     if (traced.cause == Cause::kTimeout) {
-      if (traced.waited > 0) ++found.timeouts;
+      if (!traced.continues) ++found.timeouts;
     } else if (causes.insert(traced.cause_packet).second) {
       ++(traced.cause == Cause::kRnr ? found.after_rnr : found.after_nak);
     }

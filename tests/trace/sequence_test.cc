@@ -193,6 +193,74 @@ TEST_F(Sequence, AReadAskedForFromTheMiddle) {
   EXPECT_EQ(s.packet(last).place, Place::kAgain);
 }
 
+// The requester sees the gap and asks again at once, while responses are still on their way.
+TEST_F(Sequence, LateResponsesAreForTheOlderRead) {
+  const uint32_t read = ask(0, Opcode::kReadRequest, 0x20, {.dma_length = 5000});
+  answer(5, Opcode::kReadResponseFirst, 0x20, kFull);
+  const uint32_t third = answer(7, Opcode::kReadResponseMiddle, 0x22, kFull);
+  const uint32_t rest = ask(8, Opcode::kReadRequest, 0x21, {.dma_length = 5000 - 1024});
+  const uint32_t fourth = answer(9, Opcode::kReadResponseMiddle, 0x23, kFull);
+  const uint32_t first = answer(20, Opcode::kReadResponseFirst, 0x21, kFull);
+  const uint32_t send = ask(21, Opcode::kSendOnly, 0x25);
+  answer(22, Opcode::kReadResponseMiddle, 0x22, kFull);
+  answer(23, Opcode::kReadResponseMiddle, 0x23, kFull);
+  answer(24, Opcode::kReadResponseLast, 0x24, {.payload_bytes = 904});
+  const uint32_t done = ack(25, 0x25);
+  s.analyse();
+  EXPECT_EQ(s.packet(third).missing, 1U);
+  expect_again(rest, read, Cause::kImpliedNak, third);
+  EXPECT_EQ(s.number(s.packet(fourth).answers), read);
+  EXPECT_EQ(s.packet(fourth).part, 4U);
+  EXPECT_EQ(s.packet(fourth).missing, 0U);
+  EXPECT_EQ(s.number(s.packet(first).answers), rest);
+  EXPECT_EQ(s.packet(first).part, 1U);
+  // Nothing of the two READs is left open.
+  EXPECT_EQ(s.number(s.packet(done).answers_from), send);
+}
+
+// A requester that takes no gap for a NAK waits for its timer.
+TEST_F(Sequence, AGapInResponsesIsNoCauseMuchLater) {
+  const uint32_t read = ask(0, Opcode::kReadRequest, 0x20, {.dma_length = 3000});
+  answer(5, Opcode::kReadResponseFirst, 0x20, kFull);
+  answer(7, Opcode::kReadResponseLast, 0x22, {.payload_bytes = 952});
+  const uint32_t rest = ask(67'007, Opcode::kReadRequest, 0x21, {.dma_length = 3000 - 1024});
+  s.analyse();
+  expect_again(rest, read, Cause::kTimeout, 0);
+  EXPECT_EQ(s.packet(rest).waited, 67'000'000);
+}
+
+TEST_F(Sequence, ARepetitionContinues) {
+  for (uint32_t i = 0; i < 3; ++i) ask(i, Opcode::kSendOnly, i);
+  const uint32_t first = ask(70'000, Opcode::kSendOnly, 0);
+  const uint32_t second = ask(70'000, Opcode::kSendOnly, 1);
+  const uint32_t fresh = ask(70'001, Opcode::kSendOnly, 3);
+  const uint32_t later = ask(140'001, Opcode::kSendOnly, 2);
+  s.analyse();
+  EXPECT_FALSE(s.packet(first).continues);
+  EXPECT_TRUE(s.packet(second).continues);
+  EXPECT_FALSE(s.packet(fresh).continues);
+  EXPECT_FALSE(s.packet(later).continues);
+}
+
+// Overtaken: the responder misses it, says so, and then gets it after all.
+TEST_F(Sequence, AnAckAfterANakIsTheAnswer) {
+  const uint32_t request = ask(0, Opcode::kSendOnly, 1);
+  const uint32_t nak = ack(1, 1, nak_syndrome(NakCode::kPsnSequence));
+  const uint32_t answer = ack(2, 1);
+  s.analyse();
+  EXPECT_EQ(s.number(s.packet(request).answered_by), answer);
+  EXPECT_EQ(s.number(s.packet(nak).answers), request);
+}
+
+TEST_F(Sequence, TimeThatRunsBackIsNoWait) {
+  ask(500, Opcode::kSendOnly, 1);
+  ack(510, 1, rnr_syndrome(12));
+  const uint32_t again = ask(490, Opcode::kSendOnly, 1);
+  s.analyse();
+  EXPECT_EQ(s.packet(again).cause, Cause::kRnr);
+  EXPECT_EQ(s.packet(again).waited, 0);
+}
+
 TEST_F(Sequence, ADamagedRequestHasItsConsequence) {
   ask(0, Opcode::kSendFirst, 1, kFull);
   const uint32_t damaged = ask(1, Opcode::kSendMiddle, 2, kFull);

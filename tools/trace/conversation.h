@@ -79,7 +79,7 @@ enum class Cause : uint8_t {
   kNone,
   kSequenceNak,  // `cause_packet` is the NAK
   kRnr,          // `cause_packet` is the RNR NAK, `waited` the time since
-  kImpliedNak,   // `cause_packet` is the response that passed over a READ or atomic
+  kImpliedNak,   // `cause_packet` is the response that passed over one of a READ or atomic
   kTimeout,      // nothing was heard for `waited`
 };
 
@@ -105,11 +105,13 @@ struct TracedPacket {
   Cause cause = Cause::kNone;
   Index cause_packet = kNoIndex;
   DurationNs waited = 0;
-  uint32_t missing = 0;  // PSNs that should have come before this one and did not until now
+  bool continues = false;  // kAgain: goes on with the repetition of the packet before it
+  uint32_t missing = 0;    // PSNs that should have come before this one and did not until now
 
   // Requests.
-  uint32_t psn_count = 1;        // READ requests: PSNs that the responses take
-  Index answered_by = kNoIndex;  // the first response that acknowledges or refuses it
+  uint32_t psn_count = 1;  // READ requests: PSNs that the responses take
+  // The first response that acknowledges it; while there is none, one that refuses it.
+  Index answered_by = kNoIndex;
   // Responses.
   Index answers = kNoIndex;       // the request that it is for: the newest with its PSN
   Index answers_from = kNoIndex;  // ACKs: the oldest request acknowledged with it; kNoIndex: none
@@ -132,5 +134,10 @@ struct Trace {
 };
 
 Trace analyse(const Capture& capture);
+
+// 0 where a capture's clock went back.
+constexpr DurationNs elapsed(Timestamp from, Timestamp to) {
+  return to > from ? to - from : 0;
+}
 
 }  // namespace verbena::trace

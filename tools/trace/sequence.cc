@@ -24,6 +24,12 @@ struct Request {
   uint32_t seen = 0;        // READ: the newest response, from 1
   bool own_answer = false;  // READ, atomic: completed by nothing but its own responses
   bool done = false;
+
+  // READ asked for again: the READ before it, whose responses may still be on their way.
+  Index older = kNoIndex;
+  Sequence older_first = 0;
+  uint32_t older_count = 0;
+  uint32_t older_seen = 0;
 };
 
 // What one side asked for and how far it was answered.
@@ -34,8 +40,8 @@ struct Requester {
   Sequence unanswered = 0;  // the oldest PSN that no response covers
   std::map<Sequence, Request> requests;
   std::unordered_map<Sequence, Index> responses;  // the newest of each PSN
-  Sequence next_response = 0;                     // after the newest response
-  std::unordered_map<uint32_t, Index> damaged;    // frames with a wrong ICRC, by PSN
+  Index last_response = kNoIndex;
+  std::unordered_map<uint32_t, Index> damaged;  // frames with a wrong ICRC, by PSN
 
   // What the next repetition will be put down to.
   Cause trouble = Cause::kNone;
@@ -65,6 +71,10 @@ bool same_frame(const TracedPacket& a, const TracedPacket& b) {
   const std::span<const uint8_t> y = b.packet->ip;
   if (x.size() != y.size() || a.cut || b.cut || x.size() < wire::kIcrcBytes) return false;
   return std::equal(x.end() - wire::kIcrcBytes, x.end(), y.end() - wire::kIcrcBytes);
+}
+
+bool is_refusal(const wire::ParsedPacket& response) {
+  return response.info->has_aeth && syndrome_kind(response.syndrome) != SyndromeKind::kAck;
 }
 
 class Sequencer {
@@ -102,6 +112,9 @@ class Sequencer {
   void response(Index index);
   void place_response(Requester& side, Index index, Sequence seq, const Request* request);
   void read_response(Index index, Sequence seq, Requests::iterator request);
+  bool late_read_response(Index index, Sequence seq, Requests::iterator request);
+  void suspect_implied_nak(Requester& side, Index index);
+  [[nodiscard]] bool reacts_to_trouble(const Requester& side, Index index) const;
   void acknowledge(Requester& side, Index index, Sequence up_to);
   void refuse(Requester& side, Index index);
   [[nodiscard]] Requests::iterator covering(Requester& side, Sequence seq) const;
@@ -138,7 +151,7 @@ void Sequencer::request(Index index) {
     traced.place = side.started ? Place::kRestart : Place::kNew;
     // Numbers that were never used, so that nothing old is taken for new.
     side.next_seq += side.started ? Sequence{1} << 25 : 0;
-    side.unanswered = side.next_response = side.next_seq;
+    side.unanswered = side.next_seq;
     side.started = true;
     side.next = packet.psn;
     new_request(index, side.next_seq);
@@ -172,6 +185,9 @@ void Sequencer::remember(Index index, Sequence seq) {
   const TracedPacket& traced = at(index);
   Requester& side = sides_[traced.side];
   const Operation operation = traced.packet->info->operation;
+  // A READ asked for again as a whole replaces what was asked for in parts.
+  side.requests.erase(side.requests.upper_bound(seq),
+                      side.requests.lower_bound(seq + traced.psn_count));
   Request& request = side.requests[seq];
   request.packet = index;
   request.count = traced.psn_count;
@@ -208,7 +224,23 @@ void Sequencer::old_request(Index index, Sequence seq) {
   } else {
     sent_again(index, seq);
   }
+  if (before == side.requests.end() || traced.packet->info->operation != Operation::kReadRequest) {
+    remember(index, seq);
+    return;
+  }
+  const Request older = before->second;
+  const Sequence older_first = before->first;
+  if (seq > older_first) {
+    // The rest of a READ: what came before it is complete.
+    before->second.count = static_cast<uint32_t>(seq - older_first);
+    before->second.done = true;
+  }
   remember(index, seq);
+  Request& request = side.requests[seq];
+  request.older = older.packet;
+  request.older_first = older_first;
+  request.older_count = older.count;
+  request.older_seen = older.seen;
 }
 
 // The same bytes again. A sender that counts its packets in the IPv4 identification never makes
@@ -221,7 +253,7 @@ bool Sequencer::is_copy(const Requester& side, Index before, Index now) const {
   if (has_ipv4_id(*first.packet) && side.last_request != kNoIndex && side.last_request != before) {
     if (ipv4_id(*at(side.last_request).packet) != ipv4_id(*first.packet)) return true;
   }
-  return side.trouble == Cause::kNone && second.time - first.time < kSoon;
+  return side.trouble == Cause::kNone && elapsed(first.time, second.time) < kSoon;
 }
 
 void Sequencer::sent_again(Index index, Sequence seq) {
@@ -230,26 +262,44 @@ void Sequencer::sent_again(Index index, Sequence seq) {
   traced.place = Place::kAgain;
   const bool continues = side.burst_packet != kNoIndex && seq == side.burst_next;
   if (continues && side.trouble == Cause::kNone) {
+    traced.continues = true;
     traced.cause = at(side.burst_packet).cause;
     traced.cause_packet = at(side.burst_packet).cause_packet;
-  } else if (side.trouble != Cause::kNone) {
+  } else if (reacts_to_trouble(side, index)) {
     traced.cause = side.trouble;
     traced.cause_packet = side.trouble_packet;
-    traced.waited = traced.time - at(side.trouble_packet).time;
+    traced.waited = elapsed(at(side.trouble_packet).time, traced.time);
   } else {
     traced.cause = Cause::kTimeout;
     Timestamp heard = side.last_answer;
     if (traced.repeats != kNoIndex) heard = std::max(heard, at(traced.repeats).time);
-    if (heard != 0) traced.waited = traced.time - heard;
+    if (heard != 0) traced.waited = elapsed(heard, traced.time);
   }
   side.trouble = Cause::kNone;
   side.burst_packet = index;
   side.burst_next = seq + traced.psn_count;
 }
 
+// A NAK is waited for; an implied one is acted upon at once, or not seen as such, and then the
+// timer runs out.
+bool Sequencer::reacts_to_trouble(const Requester& side, Index index) const {
+  constexpr DurationNs kAtOnce = 2'000'000;
+  if (side.trouble == Cause::kNone) return false;
+  return side.trouble != Cause::kImpliedNak ||
+         elapsed(at(side.trouble_packet).time, at(index).time) < kAtOnce;
+}
+
+void Sequencer::suspect_implied_nak(Requester& side, Index index) {
+  if (side.trouble != Cause::kNone) return;
+  side.trouble = Cause::kImpliedNak;
+  side.trouble_packet = index;
+}
+
 void Sequencer::answered(const Request& request, Index by) {
   TracedPacket& asked = at(request.packet);
-  if (asked.answered_by == kNoIndex) asked.answered_by = by;
+  if (asked.answered_by == kNoIndex || is_refusal(*at(asked.answered_by).packet)) {
+    asked.answered_by = by;
+  }
 }
 
 // A response says that all requests up to it were carried out, but for READs and atomics, which
@@ -261,10 +311,7 @@ void Sequencer::acknowledge(Requester& side, Index index, Sequence up_to) {
     Request& asked = request->second;
     if (asked.own_answer && !asked.done) {
       if (asked.packet == traced.answers) return;
-      if (side.trouble == Cause::kNone) {
-        side.trouble = Cause::kImpliedNak;
-        side.trouble_packet = index;
-      }
+      suspect_implied_nak(side, index);
       return;
     }
     if (traced.answers_from == kNoIndex) traced.answers_from = asked.packet;
@@ -306,9 +353,26 @@ void Sequencer::place_response(Requester& side, Index index, Sequence seq, const
       traced.place = Place::kCopy;
     } else if (traced.packet->info->operation != Operation::kAcknowledge) {
       traced.place = Place::kAgain;
+      const Index last = side.last_response;
+      traced.continues = last != kNoIndex && at(last).place == Place::kAgain &&
+                         at(last).packet->psn + 1 == traced.packet->psn;
     }
   }
   side.responses[seq] = index;
+  side.last_response = index;
+}
+
+// Whether a response is the next one for the READ before `request`, which was asked again before it
+// could come: responses come in order, so it cannot be for the newer one.
+bool Sequencer::late_read_response(Index index, Sequence seq, Requests::iterator request) {
+  Request& asked = request->second;
+  if (asked.older == kNoIndex || asked.older_seen == 0 || asked.seen != 0) return false;
+  if (seq == request->first || seq != asked.older_first + asked.older_seen) return false;
+  TracedPacket& traced = at(index);
+  traced.answers = asked.older;
+  traced.part = ++asked.older_seen;
+  traced.parts = asked.older_count;
+  return true;
 }
 
 void Sequencer::read_response(Index index, Sequence seq, Requests::iterator request) {
@@ -318,11 +382,14 @@ void Sequencer::read_response(Index index, Sequence seq, Requests::iterator requ
   traced.part = offset + 1;
   traced.parts = asked.count;
   answered(asked, index);
-  if (offset > asked.seen) traced.missing = offset - asked.seen;
+  Requester& side = sides_[1 - traced.side];
+  if (offset > asked.seen) {
+    traced.missing = offset - asked.seen;
+    suspect_implied_nak(side, index);
+  }
   asked.seen = std::max(asked.seen, offset + 1);
   if (offset != asked.received) return;
   ++asked.received;
-  Requester& side = sides_[1 - traced.side];
   side.trouble = Cause::kNone;
   if (asked.received < asked.count && !traced.packet->info->ends_message()) return;
   asked.done = true;
@@ -341,13 +408,17 @@ void Sequencer::response(Index index) {
   const bool known = request != side.requests.end();
   if (known) traced.answers = request->second.packet;
   place_response(side, index, seq, known ? &request->second : nullptr);
-  const bool nak = packet.info->has_aeth && syndrome_kind(packet.syndrome) != SyndromeKind::kAck;
-  if (nak) {
+  if (is_refusal(packet)) {
     acknowledge(side, index, seq - 1);
     if (known) answered(request->second, index);
     refuse(side, index);
   } else {
-    if (known && packet.info->operation == Operation::kReadResponse) {
+    const bool read = known && packet.info->operation == Operation::kReadResponse;
+    if (read && late_read_response(index, seq, request)) {
+      side.last_answer = traced.time;
+      return;
+    }
+    if (read) {
       read_response(index, seq, request);
     } else if (known && packet.info->operation == Operation::kAtomicAcknowledge) {
       answered(request->second, index);
