@@ -67,9 +67,10 @@ std::optional<Stream> Outbox::take(std::vector<uint8_t> frame, Timestamp now) {
 std::optional<Stream> Outbox::pull(Timestamp now) {
   while (stage_.device().has_work()) {
     Sink sink(1);
-    stage_.device().poll(now, sink, 1);
+    const uint32_t done = stage_.device().poll(now, sink, 1);
     stage_.take_events();
-    if (sink.frames.empty()) return std::nullopt;
+    if (done == 0) return std::nullopt;
+    if (sink.frames.empty()) continue;  // a work request that sends nothing (UD-1)
     if (const auto stream = take(std::move(sink.frames.front()), now)) return stream;
   }
   return std::nullopt;
