@@ -144,6 +144,32 @@ void add_capture(CLI::App& app, Context& context) {
   stop_command->callback([&context] { stop_capture(context); });
 }
 
+void add_explain(CLI::App& app, Context& context) {
+  CLI::App* command = app.add_subcommand(
+      "explain", "Show what a capture of RoCEv2 says: a ladder diagram, in words");
+  auto options = std::make_shared<ExplainOptions>();
+  command->add_option("CAPTURE", options->capture, "A pcap or pcapng file; - reads stdin")
+      ->required();
+  command
+      ->add_option("--qp", options->qpns,
+                   "Only connections of this QP, as 0x11 or 17; may be given several times")
+      ->type_name("QPN")
+      ->allow_extra_args(false)
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command->add_option("--from", options->from, "Begin at this packet, as Wireshark counts")
+      ->type_name("NUMBER");
+  command->add_option("--count", options->count, "Show at most so many packets")
+      ->type_name("NUMBER")
+      ->check(CLI::PositiveNumber);
+  command->add_flag("--all", options->all, "Show every packet: long runs are folded otherwise");
+  command->add_flag("--ascii", options->ascii, "Draw with ASCII characters only");
+  command->footer(
+      "Colours are used on a terminal, unless NO_COLOR is set. With --json the same facts are "
+      "printed as JSON.");
+  command->callback([&context, options] { explain(context, *options); });
+}
+
 void add_doctor(CLI::App& app, Context& context) {
   CLI::App* command =
       app.add_subcommand("doctor", "Look at what this machine lacks, and say what to do");
@@ -251,6 +277,7 @@ void declare(CLI::App& app, Context& context) {
   add_stat(app, context);
   add_fault(app, context);
   add_capture(app, context);
+  add_explain(app, context);
   add_doctor(app, context);
   add_conformance(app, context);
   app.footer(

@@ -2,6 +2,7 @@
 // Context::status. Their options are declared in command_line.cc.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,15 @@ struct ConformanceOptions {
   bool verbose = false;
 };
 
+struct ExplainOptions {
+  std::string capture;
+  std::vector<std::string> qpns;
+  uint32_t from = 0;
+  uint32_t count = 0;  // 0: all
+  bool all = false;
+  bool ascii = false;
+};
+
 void up(const Context& context, const DaemonOptions& options);
 void down(const Context& context);
 void run(const Context& context, const std::string& device);
@@ -42,6 +52,7 @@ void show_faults(const Context& context);
 void clear_faults(const Context& context, const std::vector<std::string>& selector);
 void start_capture(const Context& context, const std::string& file);
 void stop_capture(const Context& context);
+void explain(const Context& context, const ExplainOptions& options);
 void doctor(Context* context);
 void run_conformance(Context* context, const ConformanceOptions& options);
 

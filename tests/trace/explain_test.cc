@@ -1,0 +1,239 @@
+// The words about packets, what is folded, and the drawing.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/trace/scenario.h"
+#include "tools/explain/fold.h"
+#include "tools/explain/ladder_text.h"
+#include "tools/explain/summary.h"
+#include "tools/explain/text.h"
+
+namespace verbena::explain {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using trace::test::Fields;
+using trace::test::kA;
+using trace::test::kB;
+using trace::test::Scenario;
+using trace::test::Way;
+
+constexpr Way kToB = {kA, kB, 0x22};
+constexpr Way kToA = {kB, kA, 0x11};
+
+TEST(ExplainText, Durations) {
+  EXPECT_EQ(duration_text(0), "0 ns");
+  EXPECT_EQ(duration_text(999), "999 ns");
+  EXPECT_EQ(duration_text(1000), "1 us");
+  EXPECT_EQ(duration_text(67'108'864), "67.1 ms");
+  EXPECT_EQ(duration_text(999'600), "1 ms");
+  EXPECT_EQ(duration_text(4'294'967'296), "4.29 s");
+  EXPECT_EQ(duration_text(7'200'000'000'000), "7200 s");
+}
+
+TEST(ExplainText, Columns) {
+  EXPECT_EQ(milliseconds(5'000'000, 17'345'678), "12.346");
+  EXPECT_EQ(milliseconds(17'000'000, 5'000'000), "-12.000");
+}
+
+TEST(ExplainText, Names) {
+  EXPECT_EQ(gid_text(Gid::from_ipv4(0x0A000001)), "10.0.0.1");
+  Gid gid;
+  gid.bytes[0] = 0xFD;
+  gid.bytes[15] = 2;
+  EXPECT_EQ(gid_text(gid), "fd00::2");
+  EXPECT_EQ(qpn_text(0x12F), "QPN 0x00012f");
+  EXPECT_EQ(qpn_text({}), "QPN unknown");
+  EXPECT_EQ(count_text(1, "packet"), "1 packet");
+  EXPECT_EQ(count_text(0, "packet"), "0 packets");
+}
+
+TEST(ExplainWords, AWriteSaysHowMuchOfIt) {
+  Scenario s;
+  s.send(0, kToB, Opcode::kWriteFirst, 7, {.payload_bytes = 1024, .dma_length = 3000});
+  const trace::Trace& trace = s.analyse();
+  const PacketWords words = words_of(trace, trace.packets[0]);
+  EXPECT_EQ(words.name, "WRITE First");
+  EXPECT_EQ(words.psn, "0x000007");
+  EXPECT_THAT(words.details, ElementsAre("1024 of 3000 B"));
+  EXPECT_TRUE(words.quiet());
+}
+
+TEST(ExplainWords, ACnpHasNoPsn) {
+  Scenario s;
+  s.send(0, kToB, Opcode::kCnp, 0);
+  const trace::Trace& trace = s.analyse();
+  const PacketWords words = words_of(trace, trace.packets[0]);
+  EXPECT_EQ(words.name, "CNP");
+  EXPECT_EQ(words.psn, "");
+  EXPECT_THAT(words.note, HasSubstr("send more slowly"));
+  EXPECT_EQ(words.tone, Tone::kWarning);
+}
+
+TEST(ExplainWords, EachReasonToDropHasItsOwn) {
+  std::vector<std::string> texts;
+  for (const DropReason reason :
+       {DropReason::kTooShort, DropReason::kBadIpHeader, DropReason::kBadLength,
+        DropReason::kBadUdpChecksum, DropReason::kBadIcrc, DropReason::kBadTransportVersion,
+        DropReason::kUnknownOpcode}) {
+    EXPECT_THAT(drop_text(reason), HasSubstr(" "));
+    texts.push_back(drop_text(reason));
+  }
+  std::sort(texts.begin(), texts.end());
+  EXPECT_EQ(std::unique(texts.begin(), texts.end()), texts.end());
+}
+
+class ExplainFold : public testing::Test {
+ protected:
+  std::vector<size_t> sizes(bool all = false) {
+    const trace::Trace& trace = s.analyse();
+    std::vector<trace::Index> packets;
+    for (trace::Index i = 0; i < trace.packets.size(); ++i) packets.push_back(i);
+    rows = fold(trace, packets, all);
+    std::vector<size_t> counts;
+    for (const Row& row : rows) counts.push_back(row.packets.size());
+    return counts;
+  }
+
+  Scenario s;
+  std::vector<Row> rows;
+};
+
+TEST_F(ExplainFold, AFewAlikeAreShown) {
+  for (uint32_t i = 0; i < 4; ++i) s.send(i, kToB, Opcode::kSendOnly, i);
+  EXPECT_THAT(sizes(), ElementsAre(1, 1, 1, 1));
+}
+
+TEST_F(ExplainFold, ManyAlikeShowTheFirstAndTheLast) {
+  for (uint32_t i = 0; i < 9; ++i) s.send(i, kToB, Opcode::kSendOnly, i, {.payload_bytes = 8});
+  EXPECT_THAT(sizes(), ElementsAre(1, 7, 1));
+  ASSERT_EQ(rows[1].bundles.size(), 1U);
+  EXPECT_EQ(rows[1].bundles[0].count, 7U);
+  EXPECT_EQ(rows[1].bundles[0].payload_bytes, 56U);
+  EXPECT_EQ(rows[1].bundles[0].first_psn, "0x000001");
+  EXPECT_EQ(rows[1].bundles[0].last_psn, "0x000007");
+  EXPECT_EQ(sizes(true).size(), 9U);
+}
+
+// What comes after it begins another one.
+TEST_F(ExplainFold, AGapEndsARun) {
+  for (uint32_t i = 0; i < 6; ++i) s.send(i, kToB, Opcode::kSendOnly, i);
+  for (uint32_t i = 6; i < 12; ++i) s.send(i, kToB, Opcode::kSendOnly, i + 1);
+  EXPECT_THAT(sizes(), ElementsAre(1, 4, 1, 1, 1, 3, 1));
+}
+
+TEST_F(ExplainFold, ALongStretchWithoutTroubleIsFoldedByKind) {
+  for (uint32_t i = 0; i < 100; ++i) {
+    s.send(2 * i, kToB, Opcode::kSendOnly, i);
+    s.send(2 * i + 1, kToA, Opcode::kAcknowledge, i);
+  }
+  const std::vector<size_t> counts = sizes();
+  EXPECT_EQ(counts.size(), 17U);
+  ASSERT_EQ(counts[12], 184U);
+  ASSERT_EQ(rows[12].bundles.size(), 2U);
+  EXPECT_EQ(rows[12].bundles[0].name, "SEND Only");
+  EXPECT_EQ(rows[12].bundles[1].name, "ACK");
+  EXPECT_EQ(rows[12].bundles[1].count, 92U);
+}
+
+TEST_F(ExplainFold, ALongRepetitionIsFolded) {
+  for (uint32_t i = 0; i < 12; ++i) {
+    s.send(i, kToB, i % 2 == 0 ? Opcode::kSendOnly : Opcode::kWriteOnly, i);
+  }
+  for (uint32_t i = 0; i < 12; ++i) {
+    s.send(90'000 + i, kToB, i % 2 == 0 ? Opcode::kSendOnly : Opcode::kWriteOnly, i);
+  }
+  const std::vector<size_t> counts = sizes();
+  // The first repetition says why; of those that go on with it two and the last are shown.
+  EXPECT_THAT(std::vector(counts.begin() + 12, counts.end()), ElementsAre(1, 1, 1, 8, 1));
+}
+
+TEST(ExplainLadder, FewConnectionsShareOneManyDoNot) {
+  for (const uint32_t connections : {1U, 4U, 5U}) {
+    Scenario s;
+    for (uint32_t i = 0; i < connections; ++i) {
+      s.send(i, {kA, kB, 0x200 + i}, Opcode::kSendOnly, i * 0x1000);
+    }
+    for (uint32_t i = 0; i < connections; ++i) {
+      s.send(50 + i, {kB, kA, 0x100 + i}, Opcode::kAcknowledge, i * 0x1000);
+    }
+    const Picture picture = draw(s.analyse(), {});
+    EXPECT_EQ(picture.ladders.size(), connections == 5 ? 5U : 1U);
+    EXPECT_EQ(picture.ladders[0].lanes.size(), connections == 5 ? 1U : connections);
+    EXPECT_EQ(picture.ladders[0].left.size(), picture.ladders[0].right.size());
+  }
+}
+
+// Each host stays on its side, whoever asks first.
+TEST(ExplainLadder, HostsKeepTheirSides) {
+  Scenario s;
+  s.send(0, {kA, kB, 1}, Opcode::kUdSendOnly, 0, {.source_qpn = 1});
+  s.send(1, kToA, Opcode::kSendOnly, 7);
+  s.send(2, kToB, Opcode::kAcknowledge, 7);
+  const Picture picture = draw(s.analyse(), {});
+  ASSERT_EQ(picture.ladders.size(), 1U);
+  const Ladder& ladder = picture.ladders[0];
+  EXPECT_EQ(ladder.lanes[1].left_side, 1);
+  EXPECT_EQ(ladder.left[1].gid, Gid::from_ipv4(kA.ip));
+  EXPECT_EQ(ladder.left[1].qpn, 0x11U);
+}
+
+// A queue pair of datagrams is one column, however many it talks to.
+TEST(ExplainLadder, ADatagramQueuePairIsOneColumn) {
+  Scenario s;
+  for (uint32_t i = 0; i < 3; ++i) {
+    s.send(i, {kA, kB, 0x200 + i}, Opcode::kUdSendOnly, i, {.source_qpn = 0x11});
+  }
+  const Picture picture = draw(s.analyse(), {});
+  ASSERT_EQ(picture.ladders.size(), 1U);
+  EXPECT_EQ(picture.ladders[0].left.size(), 1U);
+  EXPECT_EQ(picture.ladders[0].right.size(), 3U);
+}
+
+TEST(ExplainLadder, TheDrawing) {
+  Scenario s;
+  s.send(0, kToB, Opcode::kSendOnly, 7, {.payload_bytes = 3});
+  s.send(1500, kToA, Opcode::kAcknowledge, 7);
+  const trace::Trace& trace = s.analyse();
+  // clang-format off
+  EXPECT_EQ(ladder_text(trace, draw(trace, {}), {.width = 80, .ascii = true}),
+      "packet       ms  10.0.0.1 QPN 0x000011                     10.0.0.2 QPN 0x000022\n"
+      "     1    0.000  |-- SEND Only         PSN 0x000007  3 B --------------------->|\n"
+      "     2    1.500  |<- ACK               PSN 0x000007  MSN 0, answers packet 1 --|\n"
+      "\n");
+  // clang-format on
+}
+
+TEST(ExplainSummary, NothingWentWrong) {
+  Scenario s;
+  s.send(0, kToB, Opcode::kSendOnly, 7, {.payload_bytes = 3});
+  s.send(1500, kToA, Opcode::kAcknowledge, 7);
+  const trace::Trace& trace = s.analyse();
+  const auto summaries = summarise(trace, draw(trace, {}));
+  ASSERT_EQ(summaries.size(), 1U);
+  EXPECT_EQ(summaries[0].messages, 1U);
+  EXPECT_EQ(summaries[0].payload_bytes, 3U);
+  EXPECT_THAT(summary_lines(trace, summaries[0]),
+              ElementsAre("2 packets in 1.5 ms, 1 message, 3 B of payload",
+                          "longest silence 1.5 ms, before packet 2", "nothing went wrong"));
+}
+
+TEST(ExplainSummary, WhatIsLeftUnansweredIsSaid) {
+  Scenario s;
+  s.send(0, kToB, Opcode::kSendOnly, 7);
+  s.send(1, kToA, Opcode::kAcknowledge, 7);
+  s.send(2, kToB, Opcode::kSendOnly, 8);
+  s.send(70'000, kToB, Opcode::kSendOnly, 8);
+  const trace::Trace& trace = s.analyse();
+  const auto summaries = summarise(trace, draw(trace, {}));
+  ASSERT_EQ(summaries.size(), 1U);
+  EXPECT_EQ(summaries[0].unanswered, 1U);
+  EXPECT_FALSE(summaries[0].recovered);
+  EXPECT_THAT(summaries[0].findings,
+              ElementsAre("1 request packet not acknowledged when the capture ends (packet 4)",
+                          "the requester's timer ran out (packet 4)"));
+}
+
+}  // namespace
+}  // namespace verbena::explain
