@@ -68,11 +68,10 @@ bool may_start(const Qp& qp, const SendWr& wr) {
 
 void note_sent(Engine& engine, Qp& qp, Psn first, uint32_t packets, uint32_t psns) {
   const Psn end = first + psns;
-  if (end.after(qp.req.sent)) {
-    qp.req.sent = end;
-  } else {
-    engine.stats.retransmitted_pkts += packets;
-  }
+  // A batch may begin with packets sent before and go on with new ones.
+  const int32_t again = qp.req.sent - first;
+  if (again > 0) engine.stats.retransmitted_pkts += std::min(static_cast<uint32_t>(again), packets);
+  if (end.after(qp.req.sent)) qp.req.sent = end;
   qp.req.resend_due = false;
   if (qp.req.ack_deadline == kNever && qp.attr.timeout != 0) {
     qp.req.ack_deadline = engine.now + ack_timeout(static_cast<uint8_t>(qp.attr.timeout));

@@ -64,6 +64,21 @@ TEST_P(RetryCountTest, FailsAfterThatManyRetries) {
 
 INSTANTIATE_TEST_SUITE_P(Counts, RetryCountTest, testing::Values(0, 1, 2, 7));
 
+// A turn that begins with packets sent before and goes on with new ones counts the former alone.
+TEST(RetransmissionTest, CountsWhatIsSentAgainAndNothingElse) {
+  Timeline t({.connect = {.sq_psn = 0x1000, .rq_psn = 0x5000}, .window_packets = 4});
+  t.post_send(6 * Timeline::kMtu);
+  for (uint32_t psn = 0; psn < 4; ++psn) t.expect({.psn = psn});
+  t.expect_silence();
+  t.nak(2, NakCode::kPsnSequence);
+  for (uint32_t psn = 2; psn < 6; ++psn) t.expect({.psn = psn});
+  EXPECT_EQ(t.station.device.stats().retransmitted_pkts, 2U);
+  t.ack(5);
+  t.expect_wc(0);
+  EXPECT_EQ(t.station.device.stats().retransmitted_pkts, 2U);
+  t.expect_silence();
+}
+
 TEST(RetransmissionTest, AckRestartsTheTimerAndTheCount) {
   Timeline t(with_timeout(10, 1));
   t.post_send(1);
