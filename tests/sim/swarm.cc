@@ -1,401 +1,482 @@
 #include "tests/sim/swarm.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdio>
 #include <memory>
-#include <optional>
 
 #include "stack/wire/describe.h"
+#include "tests/sim/audit.h"
 #include "tests/sim/model.h"
-#include "tools/sim/fabric.h"
-#include "tools/sim/random.h"
 
 namespace verbena::sim {
 namespace {
 
-constexpr size_t kMemoryBytes = 4 << 20;
-constexpr Timestamp kLongestRun = 120'000'000'000;  // two virtual minutes
+constexpr DurationNs kLongestRun = 120'000'000'000;  // two virtual minutes
+constexpr uint32_t kMostSteps = 2'000'000;
+constexpr uint32_t kDeadKey = 0xFFFF'FF00;  // no region has it
+constexpr uint8_t kNoOpcode = 99;
+constexpr uint32_t kQueueDepth = 16;
 
-// What kind of world a seed makes.
-struct World {
-  uint32_t drop = 0;  // per mille of packets
-  uint32_t duplicate = 0;
-  uint32_t corrupt = 0;
-  uint32_t reorder = 0;
-  uint32_t base_delay = 0;  // ns
-  uint32_t jitter = 0;
-  uint32_t memory_later = 0;  // per mille of steps
-  uint32_t sink_capacity = UINT32_MAX;
-  bool late_receives = false;
-  bool bad_key = false;
-  bool cut = false;  // a queue pair is destroyed or moved to ERR in the middle
-
-  bool lossy() const { return drop + corrupt + duplicate + reorder != 0; }
-};
-
-World make_world(Random& random) {
-  World world;
-  if (random.chance(650)) {
-    if (random.chance(700)) world.drop = random.between(1, 30);
-    if (random.chance(400)) world.duplicate = random.between(1, 50);
-    if (random.chance(300)) world.corrupt = random.between(1, 15);
-    if (random.chance(500)) world.reorder = random.between(1, 30);
-  }
-  if (random.chance(600)) world.base_delay = random.between(100, 20'000);
-  if (random.chance(300)) world.jitter = random.between(1, 10'000);
-  if (random.chance(250)) world.memory_later = random.between(1, 100);
-  if (random.chance(300)) world.sink_capacity = random.between(1, 12);
-  world.late_receives = random.chance(400);
-  world.bad_key = random.chance(200);
-  world.cut = random.chance(150);
-  return world;
-}
+// Random streams of the run; those of the plan are in plan.cc.
+enum Stream : uint64_t { kEndActs = 1'000, kLinks = 2'000 };
 
 class Swarm {
  public:
-  Swarm(uint64_t seed, bool trace) : random_(seed), world_(make_world(random_)), trace_(trace) {
-    fabric_.on_fault = [this](const std::string& what) { fail(what); };
-    fabric_.record = false;
-    fabric_.sink_capacity = world_.sink_capacity;
-    fabric_.poll_budget = random_.between(1, 80);
-    fabric_.filter = [this](const wire::ParsedPacket& packet) { return fate(packet); };
-    make_stations();
-    const uint32_t connections = random_.between(1, 5);
-    for (uint32_t i = 0; i < connections; ++i) make_connection();
-    images_.resize(fabric_.size());
-    for (size_t i = 0; i < fabric_.size(); ++i) {
-      const auto bytes = fabric_.station(i).memory.range(fabric_.station(i).va(0), kMemoryBytes);
-      images_[i].assign(bytes.begin(), bytes.end());
+  Swarm(uint64_t seed, const SwarmOptions& options)
+      : options_(options),
+        plan_(make_plan(seed, options.reduction)),
+        model_(plan_, fabric_.network, ends_),
+        tallies_(plan_.stations.size()) {
+    result_.world = plan_.text();
+    set_hooks();
+    for (uint32_t i = 0; i < plan_.stations.size(); ++i) make_station(i);
+    connect_stations();
+    ends_.resize(plan_.ends.size());
+    for (uint32_t i = 0; i < plan_.ends.size(); ++i) {
+      if (plan_.ends[i].active) make_end(i);
     }
+    for (uint32_t i = 0; i < plan_.ends.size(); ++i) {
+      if (plan_.ends[i].active) prepare(i);
+    }
+    incidents_ = plan_.incidents;
+    start_ = fabric_.now;
   }
 
   SwarmResult run() {
-    result_.world = describe();
-    const Timestamp limit = fabric_.now + kLongestRun;
-    while (result_.failure.empty() && !all_done()) {
+    const Timestamp limit = start_ + kLongestRun;
+    for (uint32_t steps = 0; result_.failure.empty() && !all_done(); ++steps) {
       act();
       const bool stepped = fabric_.step();
       take_completions();
-      if (stepped) continue;
-      if (fabric_.now > limit) fail("not done after two minutes");
-      advance();
+      if (!stepped) advance();
+      if (fabric_.now > limit || steps > kMostSteps) fail("comes to no end");
     }
     if (result_.failure.empty()) finish();
-    for (size_t i = 0; i < fabric_.size(); ++i) {
-      result_.resent += fabric_.station(i).device.stats().retransmitted_pkts;
+    if (options_.trace && !result_.failure.empty()) trace_ends();
+    for (const auto& world : worlds_) {
+      result_.resent += world->station->device.stats().retransmitted_pkts;
     }
     return result_;
   }
 
  private:
   void fail(const std::string& what) {
-    if (result_.failure.empty()) result_.failure = what;
+    if (result_.failure.empty() && !what.empty()) result_.failure = what;
   }
 
-  std::string describe() const {
-    std::string text;
-    const auto add = [&text](const char* name, uint32_t value) {
-      if (value != 0)
-        text += std::string(text.empty() ? "" : " ") + name + "=" + std::to_string(value);
+  // ---- Building the world ----
+
+  void set_hooks() {
+    fabric_.on_fault = [this](const std::string& what) { fail(what); };
+    fabric_.record = false;
+    fabric_.sink_capacity = plan_.sink_capacity;
+    fabric_.poll_budget = plan_.poll_budget;
+    fabric_.on_send = [this](size_t from, Frame& frame, const wire::ParsedPacket& packet) {
+      on_send(from, frame, packet);
     };
-    add("drop", world_.drop);
-    add("duplicate", world_.duplicate);
-    add("corrupt", world_.corrupt);
-    add("reorder", world_.reorder);
-    add("delay", world_.base_delay);
-    add("jitter", world_.jitter);
-    add("later", world_.memory_later);
-    add("sink", world_.sink_capacity == UINT32_MAX ? 0 : world_.sink_capacity);
-    add("late_receives", world_.late_receives);
-    add("bad_key", world_.bad_key);
-    add("cut", world_.cut);
-    return text;
+    fabric_.on_deliver = [this](size_t to, const Frame& frame) { on_deliver(to, frame); };
   }
 
-  Fate fate(const wire::ParsedPacket& packet) {
+  void make_station(uint32_t index) {
+    const StationPlan& plan = plan_.stations[index];
+    DeviceConfig config = small_config(static_cast<uint8_t>(index + 1));
+    config.window_packets = plan.window_packets;
+    config.ack_every_packets = plan.ack_every_packets;
+    config.quantum_packets = plan.quantum_packets;
+    config.max_msg_bytes = kMaxMessage;
+    config.max_qp = config.max_cq = 32;
+    config.max_mr = config.max_pd = config.max_ah = 8;
+    config.max_srq = config.max_clients = 2;
+    worlds_.push_back(std::make_unique<World>());
+    World& world = *worlds_.back();
+    world.plan = &plan;
+    world.station = &fabric_.add(config, plan.memory_bytes, 1);
+    Station& station = *world.station;
+    std::ranges::fill(station.memory.range(station.va(0), plan.memory_bytes), kBlankByte);
+    world.no_access = *station.device.reg_mr(
+        station.client,
+        {station.pd, kAccessLocalWrite, station.va(0), plan.memory_bytes, station.va(0)});
+    const auto count = static_cast<uint32_t>(plan.shared_receives.size());
+    if (count != 0) world.srq = &station.add_srq(count, 1);
+    for (const Slice& slice : plan.shared_receives) world.shared.push_back({.slice = slice});
+  }
+
+  void connect_stations() {
+    const auto seed = [this](uint32_t i) { return plan_.seed * 0x9E3779B97F4A7C15 + kLinks + i; };
+    if (plan_.topology == Plan::Topology::kCable) {
+      fabric_.cable(0, 1, plan_.stations[0].up, plan_.stations[1].up, seed(0));
+    } else if (plan_.topology == Plan::Topology::kSwitch) {
+      Switch& hub = fabric_.network.add_switch();
+      for (uint32_t i = 0; i < plan_.stations.size(); ++i) {
+        fabric_.attach(i, hub, plan_.stations[i].up, plan_.stations[i].down, seed(i));
+      }
+    }
+  }
+
+  // Entries for all that may wait in the queue when nobody has polled it for a while.
+  ClientCq& cq_for(World& world, const EndPlan& plan) {
+    if (!plan.shares_cq) return world.station->add_cq(2 * kQueueDepth + 64);
+    if (world.cq == nullptr) world.cq = &world.station->add_cq(512);
+    return *world.cq;
+  }
+
+  void make_end(uint32_t index) {
+    const EndPlan& plan = plan_.ends[index];
+    World& world = *worlds_[plan.station];
+    ends_[index] = std::make_unique<End>();
+    End& end = *ends_[index];
+    end.plan = &plan;
+    end.world = &world;
+    end.random = Random(plan_.seed, kEndActs + index);
+    end.cq = &cq_for(world, plan);
+    QpOptions options;
+    options.type = plan.type;
+    options.max_send_wr = options.max_recv_wr = kQueueDepth;
+    options.max_inline = 128;
+    options.sq_sig_all = plan.sig_all;
+    end.qp =
+        &world.station->add_qp(options, end.cq, end.cq, plan.shares_receives ? world.srq : nullptr);
+    end.next_act = fabric_.now + end.random.between(0, 2'000);
+    world.ends.push_back(&end);
+  }
+
+  const Gid& gid_of(const World& world) const { return world.station->device.config().gids[0]; }
+
+  void prepare(uint32_t index) {
+    End& end = *ends_[index];
+    const EndPlan& plan = *end.plan;
+    Station& station = *end.world->station;
+    for (const Operation& op : plan.ops) end.ops.push_back({.op = &op});
+    if (end.is_rc()) {
+      end.peer = ends_[plan.peer].get();
+      station.connect(*end.qp, gid_of(*end.peer->world), end.peer->qp->qpn(), plan.connect,
+                      fabric_.now);
+    } else {
+      station.activate_ud(*end.qp, kQkey, fabric_.now);
+      make_handles(*end.world);
+      for (const Slice& slice : plan.datagram_receives) end.buffers.push_back({.slice = slice});
+    }
+    for (OperationState& op : end.ops) place(end, op);
+  }
+
+  void make_handles(World& world) {
+    if (!world.ahs.empty()) return;
+    for (const auto& other : worlds_) {
+      abi::CreateAh wanted{};
+      wanted.pd = world.station->pd;
+      wanted.is_global = 1;
+      wanted.port_num = 1;
+      std::ranges::copy(gid_of(*other).bytes, wanted.dgid);
+      world.ahs.push_back(*world.station->device.create_ah(world.station->client, wanted));
+    }
+  }
+
+  // Puts the operation's bytes where it takes them from.
+  void place(End& end, OperationState& op) {
+    const Operation& o = *op.op;
+    World& source = o.is_read() ? *ends_[end.plan->peer]->world : *end.world;
+    const Slice& slice = o.is_read() ? o.remote : o.from;
+    source.station->memory.fill(source.station->va(slice.offset), slice.bytes, o.pattern());
+    (o.is_read() ? op.remote : op.from) = Bytes::kData;
+    if (!end.is_rc() || !o.consumes_receive()) return;
+    End& peer = *ends_[end.plan->peer];
+    peer.arriving.push_back(&op);
+    if (!peer.plan->shares_receives) peer.receiving.push_back(&op);
+  }
+
+  // ---- Packets ----
+
+  void on_send(size_t from, Frame& frame, const wire::ParsedPacket& packet) {
     ++result_.packets;
     for (const uint64_t value : {uint64_t{packet.opcode}, uint64_t{packet.psn.value()},
                                  uint64_t{packet.dest_qpn}, uint64_t{fabric_.now}}) {
       result_.trace_hash = (result_.trace_hash ^ value) * 0x100000001B3;
     }
-    Fate fate;
-    fate.delay = world_.base_delay;
-    if (world_.jitter != 0 && random_.chance(100)) fate.delay += random_.between(0, world_.jitter);
-    if (random_.chance(world_.reorder)) fate.delay += random_.between(1, 100'000);
-    fate.drop = random_.chance(world_.drop);
-    fate.corrupt = random_.chance(world_.corrupt);
-    if (random_.chance(world_.duplicate)) fate.copies = 2;
-    if (trace_) {
-      std::printf("%llu %s%s%s%s\n", static_cast<unsigned long long>(fabric_.now),
-                  wire::describe(packet).c_str(), fate.drop ? " dropped" : "",
-                  fate.corrupt ? " corrupted" : "", fate.copies == 2 ? " twice" : "");
-    }
-    return fate;
+    tallies_[from].on_sent(frame, packet, mtu_to(packet.dest_qpn));
+    if (options_.trace) trace(from, packet);
+    if (options_.sabotage) options_.sabotage(frame, packet);
   }
 
-  void make_stations() {
-    const uint8_t count = static_cast<uint8_t>(random_.between(1, 3));
-    for (uint8_t i = 1; i <= count; ++i) {
-      DeviceConfig config = small_config(i);
-      const uint32_t windows[] = {1, 2, 7, 32, 512};
-      // Going back costs a window each time: with losses, small ones keep the run short.
-      config.window_packets = windows[random_.between(0, world_.lossy() ? 3 : 4)];
-      config.ack_every_packets = random_.between(1, 40);
-      config.quantum_packets = random_.between(1, 20);
-      fabric_.add(config, kMemoryBytes);
-      next_offset_.push_back(64);
+  uint32_t mtu_to(Qpn qpn) const {
+    for (const auto& end : ends_) {
+      if (end != nullptr && end->qp->qpn() == qpn) return mtu_bytes(end->plan->connect.mtu);
     }
+    return mtu_bytes(PathMtu::k4096);
   }
 
-  // A slice of a station's memory that nothing else uses, with a gap behind it.
-  uint64_t slice(Station& station, uint32_t bytes) {
-    for (size_t i = 0; i < fabric_.size(); ++i) {
-      if (&fabric_.station(i) != &station) continue;
-      const uint64_t at = next_offset_[i];
-      if (at + bytes + 64 > kMemoryBytes) return UINT64_MAX;
-      next_offset_[i] += bytes + random_.between(1, 20);
-      return at;
-    }
-    return UINT64_MAX;
+  void trace(size_t from, const wire::ParsedPacket& packet) const {
+    std::printf("%llu station %zu: %s\n", static_cast<unsigned long long>(fabric_.now - start_),
+                from, wire::describe(packet).c_str());
   }
 
-  uint32_t random_bytes(uint32_t mtu) {
-    switch (random_.between(0, 5)) {
-      case 0:
-        return random_.between(0, 16);
-      case 1:
-        return mtu * random_.between(0, 4) + random_.between(0, 2);
-      case 2:
-        return random_.between(1, mtu);
-      case 3:
-        return random_.chance(200) ? random_.between(1, 60'000) : random_.between(1, 3 * mtu);
-      default:
-        return random_.between(1, 5 * mtu);
+  void trace_ends() const {
+    for (const auto& end : ends_) {
+      if (end == nullptr) continue;
+      std::printf(
+          "QP %u: %u of %zu posted, %u completed; receives: %u posted, %u completed%s%s%s\n",
+          end->qp->qpn(), end->posted, end->ops.size(), end->completed, end->receives_posted,
+          end->receives_completed, end->cut ? ", cut" : "", end->gone ? ", gone" : "",
+          end->broken ? ", in error" : "");
     }
   }
 
-  void make_connection() {
-    ConnectOptions options;
-    options.mtu = static_cast<PathMtu>(random_.chance(500) ? 1 : random_.between(1, 5));
-    options.sq_psn = random_.chance(300) ? 0xFFFFF0 : random_.between(0, 0xFFFFFF);
-    options.rq_psn = random_.chance(300) ? 0xFFFFFA : random_.between(0, 0xFFFFFF);
-    options.timeout = random_.between(9, 11);  // 2 to 8 ms
-    options.max_rd_atomic = random_.chance(300) ? 1 : random_.between(1, 16);
-    options.max_dest_rd_atomic = options.max_rd_atomic;
-    options.min_rnr_timer = random_.between(1, 12);
-    ends_.push_back(std::make_unique<End>());
-    ends_.push_back(std::make_unique<End>());
-    End* pair[2] = {ends_[ends_.size() - 2].get(), ends_.back().get()};
-    for (End* end : pair) {
-      end->station =
-          &fabric_.station(random_.between(0, static_cast<uint32_t>(fabric_.size()) - 1));
-      end->cq = &end->station->add_cq(512);
-      end->qp = &end->station->add_qp({}, end->cq);
-    }
-    pair[0]->peer = pair[1];
-    pair[1]->peer = pair[0];
-    const auto gid = [](End* end) { return end->station->device.config().gids[0]; };
-    pair[0]->station->connect(*pair[0]->qp, gid(pair[1]), pair[1]->qp->qpn(), options, fabric_.now);
-    std::swap(options.sq_psn, options.rq_psn);
-    pair[1]->station->connect(*pair[1]->qp, gid(pair[0]), pair[0]->qp->qpn(), options, fabric_.now);
-    plan(*pair[0], mtu_bytes(options.mtu));
-    if (random_.chance(600)) plan(*pair[1], mtu_bytes(options.mtu));
-  }
-
-  void plan(End& end, uint32_t mtu) {
-    const uint32_t count = random_.between(1, 40);
-    const uint32_t reads = random_.between(0, 600);
-    for (uint32_t i = 0; i < count; ++i) {
-      Operation op = random_operation(mtu, reads);
-      op.local = slice(*end.station, op.bytes);
-      op.remote = op.is_read() || op.is_write() ? slice(*end.peer->station, op.bytes) : 0;
-      Receive recv;
-      recv.bytes = op.is_write() ? 0 : op.bytes + random_.between(0, 100);
-      if (op.consumes_recv()) recv.local = slice(*end.peer->station, recv.bytes);
-      if (op.local == UINT64_MAX || op.remote == UINT64_MAX || recv.local == UINT64_MAX) break;
-      Station& source = op.is_read() ? *end.peer->station : *end.station;
-      source.memory.fill(source.va(op.is_read() ? op.remote : op.local), op.bytes, op.seed);
-      end.planned.push_back(op);
-      if (!op.consumes_recv()) continue;
-      end.peer->recvs_planned.push_back(recv);
-      end.peer->arriving.push_back(op);
-    }
-    if (end.planned.empty()) return;
-    end.planned.back().flags |= abi::kWrSignaled;
-    if (world_.bad_key && random_.chance(300)) break_key(end);
-  }
-
-  Operation random_operation(uint32_t mtu, uint32_t reads) {
-    static constexpr abi::WrOpcode kOthers[] = {abi::WrOpcode::kSend, abi::WrOpcode::kSendImm,
-                                                abi::WrOpcode::kWrite, abi::WrOpcode::kWriteImm};
-    Operation op;
-    op.opcode = random_.chance(reads) ? abi::WrOpcode::kRead : kOthers[random_.between(0, 3)];
-    op.bytes = random_bytes(mtu);
-    op.seed = static_cast<uint32_t>(random_.next());
-    op.imm_wire = static_cast<uint32_t>(random_.next());
-    if (random_.chance(700)) op.flags |= abi::kWrSignaled;
-    if (random_.chance(100)) op.flags |= abi::kWrFence;
-    if (random_.chance(100)) op.flags |= abi::kWrSolicited;
-    if (!op.is_read() && op.bytes <= 256 && random_.chance(300)) op.flags |= abi::kWrInline;
-    return op;
-  }
-
-  void break_key(End& end) {
-    for (Operation& op : end.planned) {
-      if (!(op.is_read() || op.is_write()) || op.bytes == 0 || !random_.chance(200)) continue;
-      op.bad_key = true;
-      end.may_fail = end.peer->may_fail = end.peer->may_flush = true;
-      return;
+  void on_deliver(size_t to, const Frame& frame) {
+    tallies_[to].on_delivered(frame, *worlds_[to]);
+    if (options_.trace && (frame.truncated || frame.flips != 0)) {
+      std::printf("%llu station %zu is given a damaged packet\n",
+                  static_cast<unsigned long long>(fabric_.now - start_), to);
     }
   }
 
-  std::vector<abi::Sge> random_sges(const Station& station, uint64_t offset, uint32_t bytes) {
-    std::vector<abi::Sge> sges;
-    const uint32_t most = random_.between(1, 4);
-    while (sges.size() + 1 < most && bytes != 0) {
-      const uint32_t part = random_.between(0, bytes);
-      sges.push_back(station.sge(offset, part));
-      offset += part;
-      bytes -= part;
+  // ---- What the applications do ----
+
+  abi::Sge sge(const World& world, const Slice& slice) const {
+    return world.station->sge(slice.offset, slice.bytes);
+  }
+
+  SendRequest request_of(End& end, const Operation& op) {
+    Station& station = *end.world->station;
+    SendRequest request;
+    request.opcode =
+        op.flaw == Flaw::kBadOpcode ? static_cast<abi::WrOpcode>(kNoOpcode) : op.opcode;
+    request.flags = op.flags;
+    request.imm_wire = op.imm_wire;
+    if (op.is_inline()) {
+      const auto bytes = station.memory.range(station.va(op.from.offset), op.bytes);
+      request.inline_data.assign(bytes.begin(), bytes.end());
+    } else {
+      for (const Slice& slice : op.local) request.sges.push_back(sge(*end.world, slice));
+      if (op.flaw == Flaw::kBadLkey) {
+        for (abi::Sge& piece : request.sges) piece.lkey = kDeadKey;
+      }
+      if (op.flaw == Flaw::kTooLong) request.sges.back().length = kMaxMessage + 1;
     }
-    if (bytes != 0 || random_.chance(500)) sges.push_back(station.sge(offset, bytes));
-    return sges;
+    if (end.is_rc()) {
+      const World& there = *end.peer->world;
+      request.remote_va = there.station->va(op.remote.offset);
+      request.rkey = there.station->keys.rkey;
+      if (op.flaw == Flaw::kNoAccess) request.rkey = there.no_access.rkey;
+      if (op.flaw == Flaw::kBadRkey) request.rkey = kDeadKey;
+    } else {
+      const End& to = *ends_[op.to];
+      request.ah = op.flaw == Flaw::kBadHandle ? 0xFFFF : end.world->ahs[to.plan->station];
+      request.remote_qpn = to.qp->qpn();
+      request.remote_qkey = kQkey;
+    }
+    return request;
   }
 
   void post_one(End& end) {
-    const Operation op = end.planned.front();
-    end.planned.pop_front();
-    SendRequest request;
-    request.opcode = op.opcode;
-    request.flags = op.flags;
-    request.imm_wire = op.imm_wire;
-    request.rkey = end.peer->station->keys.rkey ^ (op.bad_key ? 1U : 0U);
-    request.remote_va = end.peer->station->va(op.remote);
-    if (op.flags & abi::kWrInline) {
-      const auto bytes = end.station->memory.range(end.station->va(op.local), op.bytes);
-      request.inline_data.assign(bytes.begin(), bytes.end());
-    } else {
-      request.sges = random_sges(*end.station, op.local, op.bytes);
-    }
-    end.qp->post_send(request);
-    end.posted.push_back(op);
+    OperationState& op = end.ops[end.posted++];
+    end.qp->post_send(request_of(end, *op.op));
     ++result_.operations;
+    const Flaw flaw = op.op->flaw;
+    end.world->malformed += flaw == Flaw::kBadOpcode || flaw == Flaw::kTooLong;
+    // Inline bytes are the application's again at once.
+    if (op.op->is_inline()) reuse(*end.world->station, op.op->from, op.op->pattern(), op.from);
+  }
+
+  void post_receive(End& end) {
+    if (!end.is_rc()) {
+      Buffer& buffer = end.buffers[end.receives_posted++];
+      buffer.posted = true;
+      const abi::Sge whole = sge(*end.world, buffer.slice);
+      end.qp->post_recv({&whole, 1});
+      return;
+    }
+    OperationState* op = end.receiving.front();
+    end.receiving.pop_front();
+    end.receives.push_back(op);
+    std::vector<abi::Sge> sges;
+    for (const Slice& slice : op->op->receive_sges) sges.push_back(sge(*end.world, slice));
+    if (op->op->flaw == Flaw::kBadReceive) {
+      for (abi::Sge& piece : sges) piece.lkey = kDeadKey;
+    }
+    end.qp->post_recv(sges);
+    ++end.receives_posted;
   }
 
   void post_receives(End& end, uint32_t count) {
-    for (; count != 0 && !end.recvs_planned.empty() && end.recvs.size() < 64; --count) {
-      const Receive recv = end.recvs_planned.front();
-      end.recvs_planned.pop_front();
-      end.qp->post_recv(random_sges(*end.station, recv.local, recv.bytes));
-      end.recvs.push_back(recv);
+    World& world = *end.world;
+    if (end.shares_receives()) {
+      for (; count != 0 && world.shared_posted != world.shared.size(); --count) {
+        Buffer& buffer = world.shared[world.shared_posted];
+        buffer.posted = true;
+        const abi::Sge whole = sge(world, buffer.slice);
+        world.srq->post_recv(world.shared_posted++, {&whole, 1});
+      }
+      return;
+    }
+    const auto left = [&] {
+      return end.is_rc() ? end.receiving.size() : end.buffers.size() - end.receives_posted;
+    };
+    while (count-- != 0 && left() != 0 &&
+           end.receives_posted - end.receives_completed < kQueueDepth) {
+      post_receive(end);
     }
     end.qp->ring_if_flushing(fabric_.now);
   }
 
-  void act() {
-    for (auto& end : ends_) {
-      if (end->gone) continue;
-      if (!world_.late_receives || random_.chance(50)) {
-        post_receives(*end, world_.late_receives ? random_.between(1, 4) : 64);
-      }
-      if (end->planned.empty() || !random_.chance(300)) continue;
-      for (uint32_t n = random_.between(1, 8); n != 0 && !end->planned.empty(); --n) {
-        if (end->posted.size() >= 64) break;
-        post_one(*end);
-      }
-      end->qp->ring(fabric_.now);
-    }
-    if (random_.chance(world_.memory_later)) {
-      Station& station =
-          fabric_.station(random_.between(0, static_cast<uint32_t>(fabric_.size()) - 1));
-      station.memory.answer_next(MemResult::kLater, random_.between(1, 3));
-    }
-    if (world_.cut && random_.chance(5)) cut();
+  bool receives_left(const End& end) const {
+    if (end.shares_receives()) return end.world->shared_posted != end.world->shared.size();
+    return end.is_rc() ? !end.receiving.empty() : end.receives_posted != end.buffers.size();
   }
 
-  // The end of a connection, when nobody expects it.
-  void cut() {
-    world_.cut = false;
-    End& end = *ends_[random_.between(0, static_cast<uint32_t>(ends_.size()) - 1)];
-    end.may_fail = end.peer->may_fail = end.may_flush = true;
-    if (random_.chance(500)) {
-      (void)end.station->set_state(*end.qp, QpState::kErr, fabric_.now);
+  void act() {
+    run_incidents();
+    for (const auto& end : ends_) {
+      if (end != nullptr && end->next_act <= fabric_.now) act(*end);
+    }
+  }
+
+  void act(End& end) {
+    end.next_act = kNever;
+    if (end.gone) return;
+    const uint32_t posted_before = end.posted;
+    post_receives(end, plan_.late ? end.random.between(0, 2) : kQueueDepth);
+    uint32_t count = end.random.between(1, end.plan->batch);
+    for (; count != 0 && !end.all_posted() && end.posted - end.completed < kQueueDepth; --count) {
+      post_one(end);
+    }
+    end.qp->ring(fabric_.now);
+    Memory& memory = end.world->station->memory;
+    if (end.laters_left != 0 && end.random.chance(plan_.later) && !memory.answering()) {
+      --end.laters_left;
+      memory.answer_next(MemResult::kLater, end.random.between(1, 3));
+    }
+    // A queue pair in error is still posted to: everything is flushed.
+    if (end.all_posted() && !receives_left(end)) return;
+    // With a full queue it looks in less often.
+    const uint32_t pause = end.random.between(500, end.plan->pace);
+    end.next_act = fabric_.now + (end.posted == posted_before ? 4 : 1) * pause;
+  }
+
+  void run_incidents() {
+    for (Incident& incident : incidents_) {
+      if (start_ + incident.after > fabric_.now) continue;
+      happen(incident);
+      incident.after = kNever - start_;
+    }
+  }
+
+  void happen(const Incident& incident) {
+    using Kind = Incident::Kind;
+    if (incident.kind == Kind::kFault || incident.kind == Kind::kGone) {
+      World& world = *worlds_[incident.target];
+      world.faulted = true;
+      if (incident.kind == Kind::kFault) {
+        world.station->memory.answer_next(MemResult::kFault, 1);
+      } else {
+        world.station->memory.answer_next(MemResult::kGone, UINT32_MAX);
+      }
+      return;
+    }
+    End* end = ends_[incident.target].get();
+    if (end == nullptr || end->gone) return;
+    end->cut = true;
+    if (incident.kind == Kind::kError) {
+      (void)end->world->station->set_state(*end->qp, QpState::kErr, fabric_.now);
       return;
     }
     take_completions();
-    end.gone = true;
-    if (!end.station->device.destroy_qp(end.station->client, end.qp->qpn()).ok()) {
+    end->gone = true;
+    Station& station = *end->world->station;
+    if (!station.device.destroy_qp(station.client, end->qp->qpn()).ok()) {
       fail("a queue pair could not be destroyed");
     }
   }
 
   void take_completions() {
-    for (auto& end : ends_) {
-      if (end->gone) continue;
-      while (const auto wc = end->cq->poll()) {
-        if (const auto wrong = check_completion(*end, *wc, world_.lossy()); !wrong.empty()) {
-          return fail("QP " + std::to_string(wc->qpn) + ": " + wrong);
+    for (const auto& end : ends_) {
+      if (end == nullptr) continue;
+      while (const auto wc = end->cq->poll()) fail(model_.check(*end->world, *wc));
+    }
+  }
+
+  bool all_done() const {
+    return std::ranges::all_of(ends_,
+                               [](const auto& end) { return end == nullptr || end->done(); });
+  }
+
+  void advance() {
+    Timestamp next = fabric_.next_time();
+    for (const auto& end : ends_) {
+      if (end != nullptr) next = std::min(next, end->next_act);
+    }
+    for (const Incident& incident : incidents_) next = std::min(next, start_ + incident.after);
+    if (next == kNever) return all_done() ? void() : fail("stands still");
+    fabric_.now = std::max(next, fabric_.now + 1);
+  }
+
+  // ---- The end ----
+
+  // All is done: lets the network come to rest, ends what still waits, and looks at everything.
+  void finish() {
+    if (!fabric_.drive_bounded(kLongestRun)) return fail("does not come to rest");
+    take_completions();
+    check_received();
+    for (const auto& end : ends_) {
+      if (end == nullptr || end->gone) continue;
+      end->cut = true;
+      (void)end->world->station->set_state(*end->qp, QpState::kErr, fabric_.now);
+    }
+    take_completions();
+    if (!fabric_.drive_bounded(kLongestRun)) return fail("does not come to rest in error");
+    take_completions();
+    for (const auto& end : ends_) {
+      if (end != nullptr) check_settled(*end);
+    }
+    for (size_t i = 0; i < worlds_.size() && result_.failure.empty(); ++i) audit(i);
+    if (fabric_.frames_in_flight() != 0) fail("a frame is lost in the simulator");
+  }
+
+  void check_received() {
+    for (const auto& end : ends_) {
+      if (end == nullptr || !end->is_rc()) continue;
+      for (const OperationState& op : end->ops) {
+        if (op.succeeded && op.op->consumes_receive() && !op.received) {
+          fail("operation " + std::to_string(op.op->number) + ": completed, but never received");
         }
       }
     }
   }
 
-  bool all_done() const {
-    return std::all_of(ends_.begin(), ends_.end(), [](const auto& end) {
-      const bool waits_for_lost_peer = end->planned.empty() && end->posted.empty() && end->may_fail;
-      return end->done() || waits_for_lost_peer;
-    });
-  }
-
-  void advance() {
-    Timestamp next = fabric_.next_time();
-    // The applications act now and then, whether or not something happens.
-    next = std::min(next, fabric_.now + random_.between(500, 200'000));
-    fabric_.now = std::max(next, fabric_.now + 1);
-  }
-
-  // All is done: let the wire come to rest, then every byte must be right.
-  void finish() {
-    world_.memory_later = 0;
-    if (!fabric_.drive_bounded(kLongestRun)) fail("does not come to rest");
-    take_completions();
-    for (auto& end : ends_) {
-      if (end->station->memory.out_of_range() != 0)
-        fail("memory outside of the region was asked for");
-    }
-    const bool whole =
-        std::none_of(ends_.begin(), ends_.end(), [](const auto& end) { return end->may_fail; });
-    if (whole) check_images();
-  }
-
-  // Slices were checked when they completed, and must still hold; between them nothing may have
-  // changed.
-  void check_images() {
-    for (size_t i = 0; i < fabric_.size(); ++i) {
-      Station& station = fabric_.station(i);
-      const auto bytes = station.memory.range(station.va(0), kMemoryBytes);
-      const uint64_t used = next_offset_[i];
-      if (!std::equal(bytes.begin() + static_cast<long>(used), bytes.end(),
-                      images_[i].begin() + static_cast<long>(used))) {
-        fail("bytes behind all slices changed");
-      }
+  // Everything posted has had its completion.
+  void check_settled(End& end) {
+    if (end.gone) return;
+    fail(model_.retire_silent(end));
+    const std::string name = "QP " + std::to_string(end.qp->qpn());
+    if (end.completed != end.posted) fail(name + ": sends were never completed");
+    if (end.receives_completed != end.receives_posted) {
+      fail(name + ": receives were never completed");
     }
   }
 
-  Random random_;
-  World world_;
-  bool trace_;
+  void audit(size_t i) {
+    World& world = *worlds_[i];
+    fail(audit_memory(world, ends_));
+    const std::string wrong = tallies_[i].check(world.station->device.stats(), world);
+    if (!wrong.empty()) fail("station " + std::to_string(i) + ": " + wrong);
+    fail(audit_leaks(world));
+  }
+
+  const SwarmOptions& options_;
+  const Plan plan_;
   Fabric fabric_;
+  std::vector<std::unique_ptr<World>> worlds_;
   std::vector<std::unique_ptr<End>> ends_;
-  std::vector<uint64_t> next_offset_;  // by station
-  std::vector<std::vector<uint8_t>> images_;
+  Model model_;
+  std::vector<Tally> tallies_;
+  std::vector<Incident> incidents_;
+  Timestamp start_ = 0;
   SwarmResult result_;
 };
 
 }  // namespace
 
-SwarmResult run_swarm(uint64_t seed, bool trace) {
-  return Swarm(seed, trace).run();
+SwarmResult run_swarm(uint64_t seed, const SwarmOptions& options) {
+  return Swarm(seed, options).run();
 }
 
 }  // namespace verbena::sim

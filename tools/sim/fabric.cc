@@ -78,11 +78,11 @@ Fabric::Fabric()
 
 Fabric::~Fabric() = default;
 
-Station& Fabric::add(const DeviceConfig& config, size_t memory_bytes) {
+Station& Fabric::add(const DeviceConfig& config, size_t memory_bytes, uint32_t cqe) {
   ports_.push_back(std::make_unique<Port>(*this, stations_.size()));
   uplinks_.push_back(nullptr);
   waits_for_room_.push_back(false);
-  return *stations_.emplace_back(std::make_unique<Station>(config, memory_bytes));
+  return *stations_.emplace_back(std::make_unique<Station>(config, memory_bytes, cqe));
 }
 
 void Fabric::cable(size_t a, size_t b, const LinkConfig& a_to_b, const LinkConfig& b_to_a,

@@ -48,7 +48,8 @@ class Fabric {
   std::vector<std::vector<uint8_t>> sent;  // when recording: all frames as sent
   Network network;                         // outlives all that is below
 
-  Station& add(const DeviceConfig& config, size_t memory_bytes = 1 << 20);
+  // `cqe`: entries of the station's own completion queue.
+  Station& add(const DeviceConfig& config, size_t memory_bytes = 1 << 20, uint32_t cqe = 1024);
   Station& station(size_t i) { return *stations_[i]; }
   const Station& station(size_t i) const { return *stations_[i]; }
   size_t size() const { return stations_.size(); }

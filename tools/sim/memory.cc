@@ -1,22 +1,46 @@
 #include "tools/sim/memory.h"
 
+#include <bit>
 #include <cstring>
 
 namespace verbena::sim {
+namespace {
+
+// Patterns are made and compared word by word: they are half of what a simulation costs.
+constexpr size_t kWord = sizeof(uint64_t);
+static_assert(std::endian::native == std::endian::little);
+
+uint64_t pattern_word(uint32_t seed, size_t index) {
+  const uint64_t x = (index + 1) * 0x9E3779B97F4A7C15 + seed * 0xD1B54A32D192ED03;
+  return x ^ x >> 29;
+}
+
+}  // namespace
 
 uint8_t Memory::pattern(uint32_t seed, size_t index) {
-  const auto i = static_cast<uint32_t>(index);
-  return static_cast<uint8_t>((i * 0x9E3779B1U + seed * 0x85EBCA6BU) >> 24);
+  return static_cast<uint8_t>(pattern_word(seed, index / kWord) >> (index % kWord * 8));
 }
 
 void Memory::fill(uint64_t va, size_t bytes, uint32_t seed) {
-  for (size_t i = 0; i < bytes; ++i) at(va)[i] = pattern(seed, i);
+  uint8_t* to = at(va);
+  size_t i = 0;
+  for (; i + kWord <= bytes; i += kWord) {
+    const uint64_t word = pattern_word(seed, i / kWord);
+    std::memcpy(to + i, &word, kWord);
+  }
+  for (; i < bytes; ++i) to[i] = pattern(seed, i);
 }
 
 bool Memory::holds(uint64_t va, size_t bytes, uint32_t seed) const {
-  const uint8_t* p = bytes_.data() + (va - base_);
-  for (size_t i = 0; i < bytes; ++i) {
-    if (p[i] != pattern(seed, i)) return false;
+  const uint8_t* from = bytes_.data() + (va - base_);
+  size_t i = 0;
+  for (; i + kWord <= bytes; i += kWord) {
+    uint64_t word;
+    std::memcpy(&word, from + i, kWord);
+    if (word != pattern_word(seed, i / kWord)) return false;
+  }
+  for (; i < bytes; ++i) {
+    if (from[i] != pattern(seed, i)) return false;
   }
   return true;
 }

@@ -42,6 +42,9 @@ class Memory : public ClientMemory {
   // The next `count` accesses of that kind answer `result` and copy nothing.
   void answer_next(MemResult result, uint32_t count, Access access = Access::kBoth);
 
+  // Answers of answer_next() are still to come.
+  bool answering() const { return answers_left_ != 0; }
+
   // Called at each write, before it is made.
   std::function<void()> on_write;
 

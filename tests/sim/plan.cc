@@ -1,0 +1,560 @@
+#include "tests/sim/plan.h"
+
+#include <algorithm>
+#include <array>
+
+#include "tools/sim/random.h"
+
+namespace verbena::sim {
+namespace {
+
+constexpr uint32_t kFeatures = static_cast<uint32_t>(Feature::kCount);
+constexpr std::array<std::string_view, kFeatures> kNames = {
+    "drop",      "duplicate", "corrupt", "truncate", "reorder", "jitter",
+    "blackhole", "bandwidth", "delay",   "sink",     "later",   "fault",
+    "gone",      "cut",       "late",    "flaw",     "shared",  "split"};
+
+// Random streams; those of ends and operations follow.
+enum Stream : uint64_t {
+  kWorld = 1,
+  kNetwork,
+  kStations,
+  kConnections,
+  kFlaws,
+  kIncidents,
+  kEnd = 100,
+  kOp = 10'000
+};
+
+constexpr uint32_t kMaxInline = 128;
+constexpr uint32_t kGap = 8;  // bytes between slices, and before the first
+
+// ---- The network ----
+
+// How much is lost: in most worlds little, so that retries suffice.
+struct Rates {
+  uint32_t drop, duplicate, corrupt, truncate, reorder;  // ppm, at most
+};
+constexpr Rates kGentle = {10'000, 30'000, 8'000, 4'000, 20'000};
+constexpr Rates kHarsh = {100'000, 100'000, 10'000, 10'000, 200'000};
+
+Faults random_faults(Random& random, const Rates& most) {
+  Faults faults;
+  if (random.chance(500)) faults.drop_ppm = random.between(1'000, most.drop);
+  if (random.chance(350)) faults.duplicate_ppm = random.between(1'000, most.duplicate);
+  if (random.chance(300)) faults.corrupt_ppm = random.between(1'000, most.corrupt);
+  if (random.chance(200)) faults.truncate_ppm = random.between(1'000, most.truncate);
+  if (random.chance(400)) faults.reorder_ppm = random.between(1'000, most.reorder);
+  faults.reorder_frames = random.between(1, 64);
+  faults.reorder_hold = random.between(1'000, 200'000);
+  return faults;
+}
+
+LinkConfig random_link(Random& random) {
+  static constexpr uint64_t kRates[] = {1, 10, 25, 100};
+  LinkConfig link;
+  if (random.chance(600)) link.bits_per_second = kRates[random.between(0, 3)] * 1'000'000'000;
+  link.queue_bytes = random.between(16, 256) * 1024;
+  if (random.chance(700)) link.delay = random.between(100, 20'000);
+  return link;
+}
+
+void plan_network(Plan& plan) {
+  Random random(plan.seed, kNetwork);
+  const bool faulty = random.chance(650);
+  const bool harsh = random.chance(100);
+  const bool jitter = random.chance(300);
+  const bool blackhole = random.chance(80);
+  for (StationPlan& station : plan.stations) {
+    for (LinkConfig* link : {&station.up, &station.down}) {
+      *link = random_link(random);
+      if (faulty) link->faults = random_faults(random, harsh ? kHarsh : kGentle);
+      if (jitter && random.chance(600)) link->faults.jitter = random.between(1, 10'000);
+    }
+  }
+  if (!blackhole) return;
+  StationPlan& station =
+      plan.stations[random.between(0, static_cast<uint32_t>(plan.stations.size()) - 1)];
+  Faults& faults = random.chance(500) ? station.up.faults : station.down.faults;
+  faults.blackhole_from = random.between(1'000'000, 2'000'000);
+  faults.blackhole_until = faults.blackhole_from +
+                           (random.chance(500) ? random.between(50'000, 4'000'000) : 500'000'000);
+}
+
+void reduce_link(LinkConfig& link, const Reduction& reduction) {
+  Faults& faults = link.faults;
+  if (!reduction.has(Feature::kDrop)) faults.drop_ppm = 0;
+  if (!reduction.has(Feature::kDuplicate)) faults.duplicate_ppm = 0;
+  if (!reduction.has(Feature::kCorrupt)) faults.corrupt_ppm = 0;
+  if (!reduction.has(Feature::kTruncate)) faults.truncate_ppm = 0;
+  if (!reduction.has(Feature::kReorder)) faults.reorder_ppm = 0;
+  if (!reduction.has(Feature::kJitter)) faults.jitter = 0;
+  if (!reduction.has(Feature::kBlackhole)) faults.blackhole_from = faults.blackhole_until = kNever;
+  if (!reduction.has(Feature::kBandwidth)) link.bits_per_second = 0;
+  if (!reduction.has(Feature::kDelay)) link.delay = 0;
+}
+
+// ---- Stations and queue pairs ----
+
+void plan_world(Plan& plan) {
+  Random random(plan.seed, kWorld);
+  plan.poll_budget = random.between(1, 80);
+  if (random.chance(250)) plan.sink_capacity = random.between(1, 12);
+  if (random.chance(250)) plan.later = random.between(10, 300);
+  plan.late = random.chance(300);
+  const uint32_t kind = random.between(0, 9);
+  plan.topology = kind < 2   ? Plan::Topology::kIdeal
+                  : kind < 6 ? Plan::Topology::kCable
+                             : Plan::Topology::kSwitch;
+  plan.stations.resize(plan.topology == Plan::Topology::kCable ? 2 : random.between(1, 4));
+}
+
+void plan_stations(Plan& plan) {
+  Random random(plan.seed, kStations);
+  // Going back costs a window each time: small ones keep the run short.
+  static constexpr uint32_t kWindows[] = {1, 2, 7, 16, 32, 512};
+  for (StationPlan& station : plan.stations) {
+    station.window_packets = kWindows[random.between(0, plan.faulty() ? 4 : 5)];
+    station.ack_every_packets = random.between(1, 40);
+    station.quantum_packets = random.between(1, 20);
+  }
+}
+
+uint32_t random_bytes(Random& random, uint32_t mtu) {
+  switch (random.between(0, 5)) {
+    case 0:
+      return random.between(0, 16);
+    case 1:
+      return mtu * random.between(0, 4) + random.between(0, 2);
+    case 2:
+      return random.between(1, mtu);
+    case 3:
+      return random.chance(100) ? random.between(1, 30'000) : random.between(1, 3 * mtu);
+    default:
+      return random.between(1, 5 * mtu);
+  }
+}
+
+uint8_t random_flags(Random& random, const Operation& op) {
+  uint8_t flags = 0;
+  if (random.chance(700)) flags |= abi::kWrSignaled;
+  if (random.chance(100)) flags |= abi::kWrFence;
+  if (random.chance(100)) flags |= abi::kWrSolicited;
+  if (random.chance(300) && !op.is_read() && op.bytes <= kMaxInline) flags |= abi::kWrInline;
+  return flags;
+}
+
+void plan_operations(EndPlan& end, Random& random, uint32_t& number) {
+  static constexpr abi::WrOpcode kOthers[] = {abi::WrOpcode::kSend, abi::WrOpcode::kSendImm,
+                                              abi::WrOpcode::kWrite, abi::WrOpcode::kWriteImm};
+  const bool datagrams = end.type == QpType::kUd;
+  const uint32_t count = random.chance(100) ? random.between(1, 24) : random.between(1, 10);
+  const uint32_t reads = random.between(0, 600);
+  for (uint32_t i = 0; i < count; ++i) {
+    Operation op;
+    op.number = number++;
+    op.opcode = !datagrams && random.chance(reads) ? abi::WrOpcode::kRead
+                                                   : kOthers[random.between(0, datagrams ? 1 : 3)];
+    op.bytes = datagrams ? random.between(0, random.chance(500) ? 64 : kUdMtu)
+                         : random_bytes(random, mtu_bytes(end.connect.mtu));
+    op.imm_wire = static_cast<uint32_t>(random.next());
+    op.slack = random.chance(300) ? 0 : random.between(0, 100);
+    op.flags = random_flags(random, op);
+    end.ops.push_back(op);
+  }
+}
+
+void plan_connection(Plan& plan, uint32_t& number) {
+  const auto first = static_cast<uint32_t>(plan.ends.size());
+  Random random(plan.seed, kEnd + first);
+  EndPlan a;
+  EndPlan b;
+  ConnectOptions& c = a.connect;
+  c.mtu = static_cast<PathMtu>(random.chance(600) ? 1 : random.between(1, 5));
+  c.sq_psn = random.chance(300) ? 0xFFFFF0 : random.between(0, 0xFFFFFF);
+  c.rq_psn = random.chance(300) ? 0xFFFFFA : random.between(0, 0xFFFFFF);
+  c.timeout = random.between(9, 11);  // 2 to 8 ms
+  c.max_rd_atomic = random.chance(300) ? 1 : random.between(1, 16);
+  c.max_dest_rd_atomic = c.max_rd_atomic;
+  c.min_rnr_timer = random.between(1, 12);  // 10 to 640 us
+  c.rnr_retry = random.chance(100) ? random.between(0, 6) : 7;
+  b.connect = c;
+  std::swap(b.connect.sq_psn, b.connect.rq_psn);
+  const auto last = static_cast<uint32_t>(plan.stations.size()) - 1;
+  const bool cable = plan.topology == Plan::Topology::kCable;
+  a.station = random.between(0, last);
+  b.station = cable ? 1 - a.station : random.between(0, last);
+  a.peer = first + 1;
+  b.peer = first;
+  for (EndPlan* end : {&a, &b}) {
+    end->shares_receives = random.chance(200);
+    end->shares_cq = random.chance(200);
+    end->sig_all = random.chance(50);
+    end->pace = random.between(1'000, 60'000);
+    end->batch = random.between(1, 8);
+  }
+  plan_operations(a, random, number);
+  if (random.chance(500)) plan_operations(b, random, number);
+  plan.ends.push_back(std::move(a));
+  plan.ends.push_back(std::move(b));
+}
+
+void plan_datagrams(Plan& plan, uint32_t count, uint32_t& number) {
+  const auto first = static_cast<uint32_t>(plan.ends.size());
+  for (uint32_t i = 0; i < count; ++i) {
+    Random random(plan.seed, kEnd + first + i);
+    EndPlan end;
+    end.type = QpType::kUd;
+    end.station = random.between(0, static_cast<uint32_t>(plan.stations.size()) - 1);
+    // Copies that the network makes would take the receives of connections.
+    end.shares_receives = !plan.duplicates() && random.chance(200);
+    end.shares_cq = random.chance(200);
+    end.pace = random.between(1'000, 60'000);
+    end.batch = random.between(1, 8);
+    if (i == 0 || random.chance(500)) plan_operations(end, random, number);
+    for (Operation& op : end.ops) op.to = first + random.between(0, count - 1);
+    plan.ends.push_back(std::move(end));
+  }
+  if (plan.topology != Plan::Topology::kCable) return;
+  // Over a cable nobody can be reached but the other station.
+  for (uint32_t i = first; i < plan.ends.size(); ++i) {
+    const uint32_t own = (i - first) & 1;
+    plan.ends[i].station = own;
+    for (Operation& op : plan.ends[i].ops) {
+      const uint32_t to = op.to - first;
+      if ((to & 1) == own) op.to = first + ((to ^ 1) < count ? to ^ 1 : to - 1);
+    }
+  }
+}
+
+// ---- Operations that must fail ----
+
+bool possible(Flaw flaw, const EndPlan& end, const Operation& op, const EndPlan& peer) {
+  const bool datagram = end.type == QpType::kUd;
+  switch (flaw) {
+    case Flaw::kNone:
+      return false;
+    case Flaw::kBadRkey:
+    case Flaw::kNoAccess:
+      return !datagram && !op.is_send() && op.bytes != 0;
+    case Flaw::kBadLkey:
+      return !op.is_inline() && op.bytes != 0;
+    case Flaw::kBadOpcode:
+      return true;
+    case Flaw::kTooLong:
+      return !op.is_inline() && op.bytes != 0;
+    case Flaw::kShortReceive:
+    case Flaw::kBadReceive:
+      return !datagram && op.is_send() && op.bytes != 0 && !peer.shares_receives;
+    case Flaw::kBadHandle:
+      return datagram;
+  }
+  return false;
+}
+
+void plan_flaws(Plan& plan) {
+  Random random(plan.seed, kFlaws);
+  if (!random.chance(250)) return;
+  for (EndPlan& end : plan.ends) {
+    if (!random.chance(400)) continue;
+    for (Operation& op : end.ops) {
+      const auto flaw = static_cast<Flaw>(random.between(1, 8));
+      if (!random.chance(250) || !possible(flaw, end, op, plan.ends[end.peer])) continue;
+      op.flaw = flaw;
+      break;
+    }
+  }
+}
+
+void plan_incidents(Plan& plan) {
+  Random random(plan.seed, kIncidents);
+  const auto ends = static_cast<uint32_t>(plan.ends.size());
+  const auto stations = static_cast<uint32_t>(plan.stations.size());
+  const auto add = [&](uint32_t per_mille, Incident::Kind kind, uint32_t targets) {
+    const Incident incident{kind, random.between(1'000, 500'000), random.between(0, targets - 1)};
+    if (random.chance(per_mille)) plan.incidents.push_back(incident);
+  };
+  add(75, Incident::Kind::kError, ends);
+  add(75, Incident::Kind::kDestroy, ends);
+  add(60, Incident::Kind::kFault, stations);
+  add(30, Incident::Kind::kGone, stations);
+}
+
+// ---- Where things lie ----
+
+class Layout {
+ public:
+  Slice take(uint32_t bytes) {
+    const Slice slice{next_, bytes};
+    next_ += bytes + kGap;
+    return slice;
+  }
+  uint64_t end() const { return next_; }
+
+ private:
+  uint64_t next_ = kGap;
+};
+
+std::vector<Slice> split(const Slice& whole, Random& random, bool several) {
+  std::vector<Slice> pieces;
+  Slice rest = whole;
+  const uint32_t most = several ? random.between(1, 4) : 1;
+  while (pieces.size() + 1 < most && rest.bytes != 0) {
+    const uint32_t part = random.between(0, rest.bytes);
+    pieces.push_back({rest.offset, part});
+    rest = {rest.offset + part, rest.bytes - part};
+  }
+  if (rest.bytes != 0 || random.chance(500)) pieces.push_back(rest);
+  return pieces;
+}
+
+void lay_out_operation(Plan& plan, std::vector<Layout>& layouts, const EndPlan& end, Operation& op,
+                       bool several) {
+  Random random(plan.seed, kOp + op.number);
+  op.from = layouts[end.station].take(op.bytes);
+  op.local = split(op.from, random, several);
+  if (end.type == QpType::kUd) return;
+  const EndPlan& peer = plan.ends[end.peer];
+  Layout& there = layouts[peer.station];
+  if (!op.is_send()) op.remote = there.take(op.bytes);
+  if (!op.consumes_receive() || peer.shares_receives) return;
+  uint32_t bytes = op.is_send() ? op.bytes + op.slack : op.slack;
+  if (op.flaw == Flaw::kShortReceive) bytes = random.between(0, op.bytes - 1);
+  op.receive = there.take(bytes);
+  op.receive_sges = split(op.receive, random, several);
+}
+
+// Datagrams and shared receive queues: buffers alike, one for each message that may come. Network
+// copies may make it more: those find no receive, which is legal for datagrams and not for others.
+void lay_out_receives(Plan& plan, std::vector<Layout>& layouts) {
+  struct Need {
+    uint32_t count = 0;
+    uint32_t bytes = 0;
+    void add(uint32_t size) {
+      ++count;
+      bytes = std::max(bytes, size);
+    }
+  };
+  std::vector<Need> shared(plan.stations.size());
+  std::vector<Need> own(plan.ends.size());
+  for (const EndPlan& end : plan.ends) {
+    for (const Operation& op : end.ops) {
+      const bool datagram = end.type == QpType::kUd;
+      if (!op.consumes_receive()) continue;
+      const uint32_t to = datagram ? op.to : end.peer;
+      const uint32_t bytes = (op.is_send() ? op.bytes : 0) + (datagram ? kGrhBytes : 0);
+      if (plan.ends[to].shares_receives) {
+        shared[plan.ends[to].station].add(bytes);
+      } else if (datagram) {
+        own[to].add(bytes);
+      }
+    }
+  }
+  for (size_t i = 0; i < plan.stations.size(); ++i) {
+    plan.stations[i].shared_bytes = shared[i].bytes;
+    for (uint32_t n = 0; n < shared[i].count; ++n) {
+      plan.stations[i].shared_receives.push_back(layouts[i].take(shared[i].bytes));
+    }
+  }
+  for (size_t i = 0; i < plan.ends.size(); ++i) {
+    EndPlan& end = plan.ends[i];
+    for (uint32_t n = 0; n < own[i].count; ++n) {
+      end.datagram_receives.push_back(layouts[end.station].take(own[i].bytes));
+    }
+  }
+}
+
+void lay_out(Plan& plan, const Reduction& reduction) {
+  std::vector<Layout> layouts(plan.stations.size());
+  for (EndPlan& end : plan.ends) {
+    if (end.ops.empty()) continue;
+    end.ops.back().flags |= abi::kWrSignaled;
+    end.active = true;
+    if (end.type == QpType::kRc) plan.ends[end.peer].active = true;
+    for (Operation& op : end.ops) {
+      lay_out_operation(plan, layouts, end, op, reduction.has(Feature::kSplit));
+      if (end.type == QpType::kUd) plan.ends[op.to].active = true;
+    }
+  }
+  lay_out_receives(plan, layouts);
+  for (size_t i = 0; i < layouts.size(); ++i) plan.stations[i].memory_bytes = layouts[i].end();
+}
+
+// ---- Reduction ----
+
+Feature feature_of(Incident::Kind kind) {
+  switch (kind) {
+    case Incident::Kind::kError:
+    case Incident::Kind::kDestroy:
+      return Feature::kCut;
+    case Incident::Kind::kFault:
+      return Feature::kFault;
+    case Incident::Kind::kGone:
+      return Feature::kGone;
+  }
+  return Feature::kCut;
+}
+
+void reduce(Plan& plan, const Reduction& reduction) {
+  for (StationPlan& station : plan.stations) {
+    reduce_link(station.up, reduction);
+    reduce_link(station.down, reduction);
+  }
+  if (!reduction.has(Feature::kSink)) plan.sink_capacity = UINT32_MAX;
+  if (!reduction.has(Feature::kLater)) plan.later = 0;
+  std::erase_if(plan.incidents,
+                [&](const Incident& i) { return !reduction.has(feature_of(i.kind)); });
+  plan.late = plan.late && reduction.has(Feature::kLate);
+  for (EndPlan& end : plan.ends) {
+    if (!reduction.has(Feature::kShared)) end.shares_receives = end.shares_cq = false;
+    if (reduction.ops) {
+      std::erase_if(end.ops, [&](const Operation& op) {
+        return !std::binary_search(reduction.ops->begin(), reduction.ops->end(), op.number);
+      });
+    }
+    for (Operation& op : end.ops) {
+      op.bytes = std::min(op.bytes, reduction.max_bytes);
+      op.slack = std::min(op.slack, reduction.max_bytes);
+      if (!reduction.has(Feature::kFlaw) || (op.flaw != Flaw::kNone && op.bytes == 0)) {
+        op.flaw = Flaw::kNone;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::string_view feature_name(Feature feature) {
+  return kNames[static_cast<size_t>(feature)];
+}
+
+std::optional<Feature> feature_of(std::string_view name) {
+  const auto found = std::find(kNames.begin(), kNames.end(), name);
+  if (found == kNames.end()) return std::nullopt;
+  return static_cast<Feature>(found - kNames.begin());
+}
+
+std::string Reduction::text() const {
+  std::string text;
+  const char* separator = " --without ";
+  for (uint32_t i = 0; i < kFeatures; ++i) {
+    if (has(static_cast<Feature>(i))) continue;
+    text.append(separator).append(kNames[i]);
+    separator = ",";
+  }
+  if (ops) {
+    separator = " --only ";
+    for (const uint32_t op : *ops) {
+      text += separator + std::to_string(op);
+      separator = ",";
+    }
+  }
+  if (max_bytes != UINT32_MAX) text += " --max-bytes " + std::to_string(max_bytes);
+  return text;
+}
+
+bool is_remote(Flaw flaw) {
+  return flaw == Flaw::kBadRkey || flaw == Flaw::kNoAccess || flaw == Flaw::kShortReceive ||
+         flaw == Flaw::kBadReceive;
+}
+
+abi::WcStatus status_of(Flaw flaw) {
+  switch (flaw) {
+    case Flaw::kNone:
+      return abi::WcStatus::kSuccess;
+    case Flaw::kBadRkey:
+    case Flaw::kNoAccess:
+      return abi::WcStatus::kRemAccess;
+    case Flaw::kBadLkey:
+      return abi::WcStatus::kLocProt;
+    case Flaw::kBadOpcode:
+    case Flaw::kBadHandle:
+      return abi::WcStatus::kLocQpOp;
+    case Flaw::kTooLong:
+      return abi::WcStatus::kLocLen;
+    case Flaw::kShortReceive:
+      return abi::WcStatus::kRemInvReq;
+    case Flaw::kBadReceive:
+      return abi::WcStatus::kRemOp;
+  }
+  return abi::WcStatus::kSuccess;
+}
+
+uint32_t Plan::operations() const {
+  uint32_t count = 0;
+  for (const EndPlan& end : ends) count += static_cast<uint32_t>(end.ops.size());
+  return count;
+}
+
+template <typename Test>
+bool Plan::any_link(Test&& test) const {
+  if (topology == Topology::kIdeal) return false;
+  return std::any_of(stations.begin(), stations.end(), [&](const StationPlan& station) {
+    return test(station.up) || test(station.down);
+  });
+}
+
+bool Plan::duplicates() const {
+  return any_link([](const LinkConfig& link) { return link.faults.duplicate_ppm != 0; });
+}
+
+bool Plan::faulty() const {
+  return any_link([](const LinkConfig& link) {
+    const Faults& f = link.faults;
+    return f.drop_ppm + f.duplicate_ppm + f.corrupt_ppm + f.truncate_ppm + f.reorder_ppm != 0 ||
+           f.blackhole_from != kNever;
+  });
+}
+
+bool Plan::may_give_up() const {
+  constexpr uint32_t kMuch = 25'000;  // ppm, on one link
+  return any_link([](const LinkConfig& link) {
+    const Faults& f = link.faults;
+    return f.drop_ppm + f.corrupt_ppm + f.truncate_ppm > kMuch || f.blackhole_from != kNever;
+  });
+}
+
+std::string Plan::text() const {
+  static constexpr std::array<std::string_view, 3> kTopologies = {"ideal wire", "cable", "switch"};
+  std::string text(kTopologies[static_cast<size_t>(topology)]);
+  text += ", " + std::to_string(stations.size()) + " stations";
+  const auto add = [&text](Feature feature, bool there) {
+    if (there) text.append(" ").append(feature_name(feature));
+  };
+  add(Feature::kDrop, any_link([](const LinkConfig& l) { return l.faults.drop_ppm != 0; }));
+  add(Feature::kDuplicate,
+      any_link([](const LinkConfig& l) { return l.faults.duplicate_ppm != 0; }));
+  add(Feature::kCorrupt, any_link([](const LinkConfig& l) { return l.faults.corrupt_ppm != 0; }));
+  add(Feature::kTruncate, any_link([](const LinkConfig& l) { return l.faults.truncate_ppm != 0; }));
+  add(Feature::kReorder, any_link([](const LinkConfig& l) { return l.faults.reorder_ppm != 0; }));
+  add(Feature::kJitter, any_link([](const LinkConfig& l) { return l.faults.jitter != 0; }));
+  add(Feature::kBlackhole,
+      any_link([](const LinkConfig& l) { return l.faults.blackhole_from != kNever; }));
+  add(Feature::kBandwidth, any_link([](const LinkConfig& l) { return l.bits_per_second != 0; }));
+  add(Feature::kDelay, any_link([](const LinkConfig& l) { return l.delay != 0; }));
+  add(Feature::kSink, sink_capacity != UINT32_MAX);
+  add(Feature::kLater, later != 0);
+  for (const Incident& incident : incidents) add(feature_of(incident.kind), true);
+  add(Feature::kLate, late);
+  return text;
+}
+
+Plan make_plan(uint64_t seed, const Reduction& reduction) {
+  Plan plan;
+  plan.seed = seed;
+  plan_world(plan);
+  plan_network(plan);
+  plan_stations(plan);
+  Random random(seed, kConnections);
+  uint32_t number = 0;
+  const uint32_t connections = random.between(1, 4);
+  for (uint32_t i = 0; i < connections; ++i) plan_connection(plan, number);
+  if (random.chance(300)) plan_datagrams(plan, random.between(2, 4), number);
+  plan_flaws(plan);
+  plan_incidents(plan);
+  reduce(plan, reduction);
+  lay_out(plan, reduction);
+  return plan;
+}
+
+}  // namespace verbena::sim
