@@ -14,18 +14,12 @@
 #include <array>
 #include <cstdio>
 #include <exception>
-#include <functional>
-#include <future>
-#include <memory>
 #include <string>
-#include <thread>
 
-#include "dpdk/control_server.h"
-#include "dpdk/daemon.h"
-#include "dpdk/eal.h"
 #include "dpdk/log.h"
 #include "dpdk/options.h"
 #include "dpdk/run_dir.h"
+#include "dpdk/serve.h"
 
 namespace verbena {
 namespace {
@@ -101,50 +95,6 @@ void tell_starter(const Options& options, const std::string& text) {
   close(options.ready_fd);
 }
 
-// What needs no DPDK. Made while EAL measures the speed of the clock, which takes it 100 ms.
-struct Prepared {
-  std::array<std::unique_ptr<Device>, 2> devices;
-  std::unique_ptr<SysfsTree> sysfs;
-};
-
-Prepared prepare(const Options& options) {
-  const auto& identity = options.devices;
-  Prepared prepared;
-  for (size_t i = 0; i < prepared.devices.size(); ++i) {
-    prepared.devices[i] = std::make_unique<Device>(device_config(identity[i], identity[1 - i]));
-  }
-  prepared.sysfs = std::make_unique<SysfsTree>(options.dir, identity);
-  return prepared;
-}
-
-void serve(const Options& options, InstanceDir& dir, Parent& parent) {
-  auto preparing = std::async(std::launch::async, prepare, std::cref(options));
-  const Eal eal(options.dir);
-  const Clock clock;
-  auto page = SharedRegion::create("verbena-worker", sizeof(abi::WorkerPage),
-                                   SharedRegion::ClientAccess::kReadOnly);
-  if (!page.ok()) throw std::runtime_error("no memory for the page shared with clients");
-  const auto& identity = options.devices;
-  Wire wire({identity[0].mac(), identity[1].mac()}, options.faults, clock);
-  Worker worker({!options.poll, DurationNs{options.idle_ms} * 1'000'000}, clock,
-                reinterpret_cast<abi::WorkerPage*>(page->base()));
-  Prepared prepared = preparing.get();
-  std::array<DeviceSlot, 2> devices;
-  for (uint32_t i = 0; i < devices.size(); ++i) {
-    devices[i] = {identity[i], std::move(prepared.devices[i]), &wire.end(i)};
-    worker.add_device(devices[i].device.get(), devices[i].port);
-  }
-  Daemon daemon{options, devices, wire, worker, *page};
-  ControlServer control(daemon, dir, *prepared.sysfs);
-  std::thread control_thread([&] { control.run(); });
-  log::info("serving {} ({}) and {} ({}) in {}", identity[0].name, identity[0].ip_text(),
-            identity[1].name, identity[1].ip_text(), options.dir);
-  parent.serving();
-  tell_starter(options, "s");
-  worker.run();
-  control_thread.join();
-}
-
 int run(const Options& options) {
   prepare_process();
   bool logging = false;
@@ -156,7 +106,10 @@ int run(const Options& options) {
     open_log(options.dir + "/verbenad.log", options.log_level);
     logging = true;
     log::info("verbenad " VERBENA_VERSION " starts as process {}", getpid());
-    serve(options, dir, parent);
+    serve(options, dir, [&] {
+      parent.serving();
+      tell_starter(options, "s");
+    });
     log::info("verbenad has ended");
     return 0;
   } catch (const std::exception& error) {
