@@ -20,6 +20,7 @@
 #include "dpdk/options.h"
 #include "dpdk/run_dir.h"
 #include "dpdk/serve.h"
+#include "dpdk/shm.h"
 
 namespace verbena {
 namespace {
@@ -99,6 +100,7 @@ int run(const Options& options) {
   prepare_process();
   bool logging = false;
   try {
+    survive_lost_pages();
     InstanceDir dir(options.dir);
     Parent parent(options.foreground);
     dir.write_pid();

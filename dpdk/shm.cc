@@ -1,10 +1,12 @@
 #include "dpdk/shm.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <stdexcept>
 #include <utility>
 
 namespace verbena {
@@ -12,6 +14,22 @@ namespace {
 
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kMaxRegion = uint64_t{1} << 32;
+
+int spare_page = -1;  // a memfd; lives as long as the process
+
+// System calls only: this may interrupt anything.
+void replace_lost_page(int, siginfo_t* info, void*) {
+  void* page = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(info->si_addr) & ~(kPage - 1));
+  // Only a shared mapping can be mapped a second time like this: our program's own pages are
+  // private.
+  void* twin = mremap(page, 0, kPage, MREMAP_MAYMOVE);
+  const bool shared = twin != MAP_FAILED;
+  if (shared) munmap(twin, kPage);
+  if (!shared || mmap(page, kPage, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, spare_page, 0) ==
+                     MAP_FAILED) {
+    signal(SIGBUS, SIG_DFL);  // the touch is repeated, and ends the process
+  }
+}
 
 }  // namespace
 
@@ -53,6 +71,17 @@ Result<SharedRegion> SharedRegion::create(const char* name, uint64_t bytes, Clie
   if (access == ClientAccess::kReadOnly) seals |= F_SEAL_FUTURE_WRITE;
   if (fcntl(region.fd(), F_ADD_SEALS, seals) != 0) return Status(errno);
   return region;
+}
+
+void survive_lost_pages() {
+  spare_page = memfd_create("verbena-spare", MFD_CLOEXEC);
+  struct sigaction action {};
+  action.sa_sigaction = replace_lost_page;
+  action.sa_flags = SA_SIGINFO;
+  if (spare_page < 0 || posix_fallocate(spare_page, 0, kPage) != 0 ||
+      sigaction(SIGBUS, &action, nullptr) != 0) {
+    throw std::runtime_error("no memory for a spare page");
+  }
 }
 
 Result<UniqueFd> text_memfd(std::string_view text) {

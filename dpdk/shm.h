@@ -1,5 +1,5 @@
 // Shared memory between the daemon and a client: sealed memfds, mapped and filled by the control
-// thread, so that the polling thread never takes a fault that can fail.
+// thread, so that the polling thread takes no page fault but where a client punched a hole.
 #pragma once
 
 #include <cstddef>
@@ -35,6 +35,13 @@ class SharedRegion {
   uint8_t* base_ = nullptr;
   uint64_t bytes_ = 0;
 };
+
+// A client can punch holes into its own regions. The daemon gets zeros there, which breaks that
+// client's rings and nothing else; but where the system has no page left to give, the touch is a
+// SIGBUS. After this call such a page is replaced by a spare one that all lost pages share: nobody
+// believes what stands in a ring. Any other SIGBUS still ends the process. Once, at start; throws
+// std::runtime_error when there is no memory for the spare page.
+void survive_lost_pages();
 
 // A sealed memfd with `text`, readable from offset 0.
 Result<UniqueFd> text_memfd(std::string_view text);

@@ -171,6 +171,35 @@ TEST(SharedRegionTest, ReadOnlyForClients) {
   munmap(view, kPage);
 }
 
+// Each in a process of its own: the handler is for good.
+TEST(LostPagesTest, AreReplacedInSharedMappings) {
+  const auto touch = [] {
+    survive_lost_pages();
+    const UniqueFd fd(memfd_create("test", MFD_CLOEXEC));
+    if (ftruncate(fd.value(), 2 * kPage) != 0) _exit(1);
+    void* base = mmap(nullptr, 2 * kPage, PROT_READ | PROT_WRITE, MAP_SHARED, fd.value(), 0);
+    auto* bytes = static_cast<volatile uint8_t*>(base);
+    bytes[0] = 7;
+    bytes[kPage] = 7;
+    if (ftruncate(fd.value(), kPage) != 0) _exit(1);  // the second page is not there any more
+    if (bytes[kPage + 5] != 0) _exit(2);
+    bytes[kPage] = 9;
+    _exit(bytes[kPage] == 9 && bytes[0] == 7 ? 0 : 3);
+  };
+  EXPECT_EXIT(touch(), testing::ExitedWithCode(0), "");
+}
+
+TEST(LostPagesTest, OfOtherMappingsStillEndTheProcess) {
+  const auto touch = [] {
+    survive_lost_pages();
+    const UniqueFd fd(memfd_create("test", MFD_CLOEXEC));
+    void* base = mmap(nullptr, kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd.value(), 0);
+    *static_cast<volatile uint8_t*>(base) = 1;
+    _exit(0);
+  };
+  EXPECT_EXIT(touch(), testing::KilledBySignal(SIGBUS), "");
+}
+
 class InstanceDirTest : public testing::Test {
  protected:
   InstanceDirTest() {
