@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -61,6 +62,9 @@ class Client {
   int pidfd() const { return pidfd_.value(); }
   // Only with an open device.
   bool open() const { return phase_ == Phase::kDevice; }
+  // Neither a device nor an administrator's line was asked for yet.
+  bool undecided() const { return phase_ == Phase::kNew; }
+  std::chrono::steady_clock::time_point since() const { return since_; }
   uint32_t device_index() const { return worker_client_.device; }
   ClientId id() const { return worker_client_.id; }
 
@@ -161,6 +165,7 @@ class Client {
   Daemon& daemon_;
   ClientHost& host_;
   Phase phase_ = Phase::kNew;
+  const std::chrono::steady_clock::time_point since_ = std::chrono::steady_clock::now();
 
   WorkerClient worker_client_;
   std::unique_ptr<ProcMemory> memory_;

@@ -8,8 +8,10 @@
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <stdexcept>
 
@@ -25,6 +27,7 @@ namespace {
 constexpr long kRefreshNs = 100'000'000;
 constexpr int kAcceptsPerTurn = 64;
 constexpr size_t kMaxClients = 4096;
+constexpr std::chrono::seconds kTimeToDecide{10};  // from the connection to the first request
 
 // Tags of epoll: source, channel and client in one word. A client's number is never used again, so
 // a late event finds nothing.
@@ -111,6 +114,7 @@ void ControlServer::handle(uint64_t tag, uint32_t events) {
       return;
     case Source::kTimer:
       drain(timer_.value());
+      drop_undecided();
       refresh_counters();
       return;
     case Source::kClient:
@@ -136,8 +140,7 @@ void ControlServer::accept_all() {
     if (socket) {
       adopt(std::move(socket));
     } else if (errno == EMFILE || errno == ENFILE) {
-      refuse_one();
-      return;
+      if (!make_room()) return refuse_one();
     } else if (errno != EINTR && errno != ECONNABORTED) {
       return;
     }
@@ -151,6 +154,25 @@ void ControlServer::refuse_one() {
   log::warn("a connection was refused: no descriptors are left (ulimit -n)");
 }
 
+// The oldest connection without an open device makes room for a new one.
+bool ControlServer::make_room() {
+  const auto oldest = std::find_if(clients_.begin(), clients_.end(),
+                                   [](const auto& client) { return !client.second->open(); });
+  if (oldest == clients_.end()) return false;
+  clients_.erase(oldest);
+  return true;
+}
+
+void ControlServer::drop_undecided() {
+  const auto limit = std::chrono::steady_clock::now() - kTimeToDecide;
+  std::erase_if(clients_, [limit](const auto& entry) {
+    Client& client = *entry.second;
+    if (!client.undecided() || client.since() > limit) return false;
+    // A request may be here already, when it was this daemon that was stopped for so long.
+    return !client.serve() || client.undecided();
+  });
+}
+
 void ControlServer::adopt(UniqueFd socket) {
   if (!spare_) spare_ = open_null();
   ucred peer{};
@@ -160,8 +182,8 @@ void ControlServer::adopt(UniqueFd socket) {
     log::warn("a process of user {} was refused", peer.uid);
     return;
   }
-  if (clients_.size() >= kMaxClients) {
-    log::warn("a connection was refused: there are {} already", clients_.size());
+  if (clients_.size() >= kMaxClients && !make_room()) {
+    log::warn("a connection was refused: {} programs have opened a device", clients_.size());
     return;
   }
   UniqueFd pidfd = peer_pidfd(socket.value(), peer.pid);

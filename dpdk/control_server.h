@@ -3,7 +3,8 @@
 //
 // Never waits for a client: a message is there or is not, a reply is taken at once or the client is
 // dropped. A client is dropped too when its process dies, though a forked child of it may still
-// hold the socket.
+// hold the socket. A connection that asks for nothing ends after ten seconds, and one without an
+// open device when its place is needed: a program that opens a device finds one.
 #pragma once
 
 #include <cstdint>
@@ -41,6 +42,8 @@ class ControlServer final : public ClientHost {
   void accept_all();
   void adopt(UniqueFd socket);
   void refuse_one();
+  bool make_room();
+  void drop_undecided();
   void refresh_counters();
   void drain(int fd);
 
