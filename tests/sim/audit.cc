@@ -111,7 +111,8 @@ std::string settle_sender(const World& world, const End& end, const OperationSta
     if (!settle(*world.station, o.from, o.pattern(), from))
       return wrong("its buffer was written to");
   }
-  if (!end.is_rc() || end.peer->world != &world) return {};
+  // What is read back belongs to its WRITE.
+  if (!end.is_rc() || end.peer->world != &world || o.reads_back) return {};
   const Bytes remote = o.is_write() ? expected_at_target(end, op, op.remote) : op.remote;
   if (!settle(*world.station, o.remote, o.pattern(), remote)) {
     return wrong("its remote buffer was written to when it was done");

@@ -114,7 +114,11 @@ std::string Model::retire(End& end, OperationState& op) {
   if (o.is_write() && op.remote != Bytes::kReused && !holds(there, o.remote, o.pattern())) {
     return named(op, "WRITE completed without its bytes");
   }
-  if (!o.is_send()) reuse(there, o.remote, o.pattern(), op.remote);
+  if (o.read_back) {
+    op.remote = Bytes::kData;
+  } else if (!o.is_send()) {
+    reuse(there, o.remote, o.pattern(), (o.reads_back ? *(&op - 1) : op).remote);
+  }
   return {};
 }
 

@@ -22,6 +22,7 @@ enum Stream : uint64_t {
   kConnections,
   kFlaws,
   kIncidents,
+  kReadBacks,
   kEnd = 100,
   kOp = 10'000
 };
@@ -266,6 +267,21 @@ void plan_flaws(Plan& plan) {
   }
 }
 
+// READs that must see the WRITE before them (RC-REQ-54).
+void plan_read_backs(Plan& plan) {
+  Random random(plan.seed, kReadBacks);
+  for (EndPlan& end : plan.ends) {
+    for (size_t i = 1; i < end.ops.size(); ++i) {
+      const Operation& write = end.ops[i - 1];
+      Operation& read = end.ops[i];
+      if (!read.is_read() || write.opcode != abi::WrOpcode::kWrite || !random.chance(500)) continue;
+      if (read.flaw != Flaw::kNone || write.flaw != Flaw::kNone) continue;
+      read.reads_back = true;
+      read.bytes = write.bytes;
+    }
+  }
+}
+
 void plan_incidents(Plan& plan) {
   Random random(plan.seed, kIncidents);
   const auto ends = static_cast<uint32_t>(plan.ends.size());
@@ -316,7 +332,7 @@ void lay_out_operation(Plan& plan, std::vector<Layout>& layouts, const EndPlan& 
   if (end.type == QpType::kUd) return;
   const EndPlan& peer = plan.ends[end.peer];
   Layout& there = layouts[peer.station];
-  if (!op.is_send()) op.remote = there.take(op.bytes);
+  if (!op.is_send()) op.remote = op.reads_back ? (&op - 1)->remote : there.take(op.bytes);
   if (!op.consumes_receive() || peer.shares_receives) return;
   uint32_t bytes = op.is_send() ? op.bytes + op.slack : op.slack;
   if (op.flaw == Flaw::kShortReceive) bytes = random.between(0, op.bytes - 1);
@@ -412,7 +428,11 @@ void reduce(Plan& plan, const Reduction& reduction) {
         return !std::binary_search(reduction.ops->begin(), reduction.ops->end(), op.number);
       });
     }
-    for (Operation& op : end.ops) {
+    for (size_t i = 0; i < end.ops.size(); ++i) {
+      Operation& op = end.ops[i];
+      // Without its WRITE it is a READ like others.
+      op.reads_back = op.reads_back && i != 0 && end.ops[i - 1].number + 1 == op.number;
+      if (op.reads_back) end.ops[i - 1].read_back = true;
       op.bytes = std::min(op.bytes, reduction.max_bytes);
       op.slack = std::min(op.slack, reduction.max_bytes);
       if (!reduction.has(Feature::kFlaw) || (op.flaw != Flaw::kNone && op.bytes == 0)) {
@@ -552,6 +572,7 @@ Plan make_plan(uint64_t seed, const Reduction& reduction) {
   if (random.chance(300)) plan_datagrams(plan, random.between(2, 4), number);
   plan_flaws(plan);
   plan_incidents(plan);
+  plan_read_backs(plan);
   reduce(plan, reduction);
   lay_out(plan, reduction);
   return plan;

@@ -87,6 +87,8 @@ struct Operation {
   uint32_t imm_wire = 0;
   uint32_t slack = 0;        // bytes of the receive beyond the message
   uint32_t to = 0;           // UD: the end that it goes to
+  bool reads_back = false;   // a READ of what the WRITE before it stores
+  bool read_back = false;    // that WRITE
   std::vector<Slice> local;  // one for each SGE, adjacent; empty for no SGE
   Slice from;                // all of `local`
   Slice remote;              // WRITE, READ
@@ -106,7 +108,7 @@ struct Operation {
   bool consumes_receive() const { return is_send() || opcode == abi::WrOpcode::kWriteImm; }
   bool is_signaled() const { return (flags & abi::kWrSignaled) != 0; }
   bool is_inline() const { return (flags & abi::kWrInline) != 0; }
-  uint32_t pattern() const { return number + 1; }  // of its bytes
+  uint32_t pattern() const { return reads_back ? number : number + 1; }  // of its bytes
 };
 
 // One queue pair. Of a connection the ends are neighbours: 2n and 2n + 1.

@@ -175,6 +175,7 @@ class Swarm {
   // Puts the operation's bytes where it takes them from.
   void place(End& end, OperationState& op) {
     const Operation& o = *op.op;
+    if (o.reads_back) return;
     World& source = o.is_read() ? *ends_[end.plan->peer]->world : *end.world;
     const Slice& slice = o.is_read() ? o.remote : o.from;
     source.station->memory.fill(source.station->va(slice.offset), slice.bytes, o.pattern());
