@@ -28,6 +28,12 @@ bool blank_from(Station& station, const Slice& slice, uint32_t used) {
   return std::all_of(rest.begin(), rest.end(), [](uint8_t byte) { return byte == kBlankByte; });
 }
 
+// A shared receive that a destroyed queue pair gave back may hold the start of a longer message.
+bool may_be_given_back(const End& end) {
+  return end.shares_receives() && std::any_of(end.world->ends.begin(), end.world->ends.end(),
+                                              [](const End* other) { return other->gone; });
+}
+
 // The space of a GRH in a datagram that came over IPv4: its IP header in the last 20 bytes.
 bool grh_right(std::span<const uint8_t> grh, const Station& from, const Station& to,
                uint32_t payload_bytes, bool has_imm) {
@@ -230,11 +236,7 @@ std::string Model::check_message(End& end, const Wc& wc, Buffer* buffer, Operati
   const Slice& slice = buffer != nullptr ? buffer->slice : o.receive;
   const uint32_t used = o.is_send() ? o.bytes : 0;
   if (!holds(here, {slice.offset, used}, o.pattern())) return named(op, "wrong bytes received");
-  // A shared receive that a destroyed queue pair gave back may hold the start of a longer message.
-  const bool given_back =
-      buffer != nullptr && std::any_of(end.world->ends.begin(), end.world->ends.end(),
-                                       [](const End* other) { return other->gone; });
-  if (!given_back && !blank_from(here, slice, used)) {
+  if (!may_be_given_back(end) && !blank_from(here, slice, used)) {
     return named(op, "bytes stored behind the message");
   }
   // Where the sender's completion was taken first, it was looked at then.
@@ -281,7 +283,7 @@ std::string Model::check_datagram(End& end, const Wc& wc, Buffer& buffer) {
   // Each of the two links may copy it.
   if (++found->deliveries > (duplicates_ ? 4 : 1)) return named(*found, "a datagram too many");
   found->received = true;
-  if (!blank_from(here, buffer.slice, wc.byte_len)) {
+  if (!may_be_given_back(end) && !blank_from(here, buffer.slice, wc.byte_len)) {
     return named(*found, "bytes stored behind the datagram");
   }
   const auto grh = here.memory.range(here.va(buffer.slice.offset), kGrhBytes);
