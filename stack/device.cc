@@ -453,26 +453,27 @@ Status Device::destroy_ah(ClientId client, AhId id) {
 // ---- Data path ----
 
 void DeviceImpl::deliver(const wire::ParsedPacket& packet) {
-  DeviceStats& stats = engine.stats;
   if (packet.info->operation == Operation::kCnp) {
-    ++stats.cnp_received;
+    ++engine.stats.cnp_received;
+    engine.verdict = {.kind = RxVerdict::Kind::kCongestion};
     return;
   }
   // One of the two P_Keys must be a full member's; ours, 0xFFFF, is.
-  if ((packet.pkey & 0x7FFF) != 0x7FFF) return stats.drop(DropReason::kBadPkey);
+  if ((packet.pkey & 0x7FFF) != 0x7FFF) return engine.drop(DropReason::kBadPkey);
   Qp* qp = find_qp(packet.dest_qpn);
-  if (qp == nullptr) return stats.drop(DropReason::kUnknownQp);
+  if (qp == nullptr) return engine.drop(DropReason::kUnknownQp);
   const Transport expected = qp->type == QpType::kUd ? Transport::kUd : Transport::kRc;
-  if (packet.info->transport != expected) return stats.drop(DropReason::kWrongTransport);
+  engine.receiving = qp;
+  if (packet.info->transport != expected) return engine.drop(DropReason::kWrongTransport);
   if (qp->state == QpState::kReset || qp->state == QpState::kInit) {
-    return stats.drop(DropReason::kQpState);
+    return engine.drop(DropReason::kQpState);
   }
   if (qp->type == QpType::kUd) {
-    if (!is_own(packet.dest_gid)) return stats.drop(DropReason::kWrongAddress);
+    if (!is_own(packet.dest_gid)) return engine.drop(DropReason::kWrongAddress);
     return ud::on_packet(engine, *qp, packet);
   }
   if (packet.source_gid != qp->path.dest_gid || packet.dest_gid != qp->path.source_gid) {
-    return stats.drop(DropReason::kWrongAddress);
+    return engine.drop(DropReason::kWrongAddress);
   }
   if (packet.info->is_response()) {
     completer::on_response(engine, *qp, packet);
@@ -486,20 +487,27 @@ void DeviceImpl::receive(const RxFrame& frame) {
   ++stats.rcvd_pkts;
   stats.rcvd_bytes += frame.bytes;
   const auto parsed = wire::parse({frame.data, frame.bytes});
-  if (const DropReason* reason = std::get_if<DropReason>(&parsed)) return stats.drop(*reason);
+  if (const DropReason* reason = std::get_if<DropReason>(&parsed)) return engine.drop(*reason);
   const wire::ParsedPacket& packet = *std::get_if<wire::ParsedPacket>(&parsed);
-  if (packet.dest_mac != engine.config.mac) return stats.drop(DropReason::kNotForUs);
-  if (!wire::icrc_valid(packet)) return stats.drop(DropReason::kBadIcrc);
+  if (packet.dest_mac != engine.config.mac) return engine.drop(DropReason::kNotForUs);
+  if (!wire::icrc_valid(packet)) return engine.drop(DropReason::kBadIcrc);
   deliver(packet);
 }
 
-void Device::on_burst(std::span<const RxFrame> frames, Timestamp now, TxSink& sink) {
-  impl_->engine.now = now;
-  impl_->engine.sink = &sink;
-  for (const RxFrame& frame : frames) impl_->receive(frame);
+void Device::on_burst(std::span<const RxFrame> frames, Timestamp now, TxSink& sink,
+                      std::span<RxVerdict> verdicts) {
+  Engine& engine = impl_->engine;
+  engine.now = now;
+  engine.sink = &sink;
+  for (size_t i = 0; i < frames.size(); ++i) {
+    engine.verdict = {};
+    impl_->receive(frames[i]);
+    if (i < verdicts.size()) verdicts[i] = engine.verdict;
+  }
+  engine.receiving = nullptr;
   // The frames are the caller's again after the return.
-  flush_placement(impl_->engine);
-  impl_->engine.sink = nullptr;
+  flush_placement(engine);
+  engine.sink = nullptr;
 }
 
 void Device::doorbell(ClientId client, uint32_t slot, Timestamp now) {

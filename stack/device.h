@@ -111,7 +111,9 @@ class Device {
 
   // Handles a burst of received frames, in order. The bytes must stay valid until the return. The
   // sink is used only where a request must not overtake the data of a READ accepted before it.
-  void on_burst(std::span<const RxFrame> frames, Timestamp now, TxSink& sink);
+  // What became of each frame is left in `verdicts`, as far as there is room.
+  void on_burst(std::span<const RxFrame> frames, Timestamp now, TxSink& sink,
+                std::span<RxVerdict> verdicts = {});
 
   // The client has rung this doorbell. Unknown slots are ignored.
   void doorbell(ClientId client, uint32_t slot, Timestamp now);

@@ -4,11 +4,14 @@
 
 #include <cstdint>
 
+#include "stack/trace.h"
+
 namespace verbena {
 
 struct TxFrame {
   uint8_t* data = nullptr;  // room for the size that was asked for
   void* handle = nullptr;   // the sink's own
+  TxNote note;              // why it is sent; at commit()
 };
 
 class TxSink {

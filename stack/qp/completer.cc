@@ -30,26 +30,30 @@ void note_progress(Engine& engine, Qp& qp) {
 }
 
 // Resends from `psn`, or gives up when the retries are used up.
-void retry(Engine& engine, Qp& qp, Psn psn, abi::VendorErr reason) {
+void retry(Engine& engine, Qp& qp, Psn psn, ResendCause cause, abi::VendorErr exhausted) {
   // A second sign of the same loss, before anything was sent again, costs nothing (RC-REQ-22).
   if (!qp.req.resend_due) {
     if (qp.req.retries_left == 0) {
       ++engine.stats.retry_exceeded_err;
-      fail_send(engine, qp, abi::WcStatus::kRetryExc, reason);
+      fail_send(engine, qp, abi::WcStatus::kRetryExc, exhausted);
       return;
     }
     --qp.req.retries_left;
   }
-  requester::go_back(engine, qp, psn);
+  requester::go_back(engine, qp, psn, cause);
   restart_ack_timer(engine, qp);
 }
 
 // An answer to something later than this READ's missing responses: they are lost.
 void implied_nak(Engine& engine, Qp& qp, SendWr& wr) {
+  const Psn missing = wr.first_psn + wr.responses;
+  engine.verdict = {
+      .kind = wr.recovering ? RxVerdict::Kind::kResponseAwaited : RxVerdict::Kind::kResponseMissing,
+      .psn = missing.value()};
   if (wr.recovering) return;
   ++engine.stats.implied_nak_seq_err;
   wr.recovering = true;
-  retry(engine, qp, wr.first_psn + wr.responses, abi::VendorErr::kImpliedExhausted);
+  retry(engine, qp, missing, ResendCause::kImpliedNak, abi::VendorErr::kImpliedExhausted);
 }
 
 // The cursor may stand, after a go-back, on what turned out to have arrived.
@@ -77,6 +81,7 @@ void retire_head(Engine& engine, Qp& qp, const SendWr& wr) {
 bool acknowledge(Engine& engine, Qp& qp, Psn through) {
   const Psn old_una = qp.req.una;
   bool answered = true;
+  engine.verdict = {.kind = RxVerdict::Kind::kNothingNew};
   while (qp.sends_requests() && !qp.sq.empty()) {
     SendWr& wr = qp.sq.at(qp.sq.head);
     if (wr.packets == 0 || wr.first_psn.after(through)) break;
@@ -94,6 +99,9 @@ bool acknowledge(Engine& engine, Qp& qp, Psn through) {
   }
   if (!qp.sends_requests()) return false;
   if (qp.req.una != old_una) {
+    if (answered) {
+      engine.verdict = {.kind = RxVerdict::Kind::kAcknowledged, .psn = (qp.req.una - 1).value()};
+    }
     move_cursor_past(qp);
     note_progress(engine, qp);
   }
@@ -103,7 +111,10 @@ bool acknowledge(Engine& engine, Qp& qp, Psn through) {
 }
 
 void on_rnr_nak(Engine& engine, Qp& qp, const wire::ParsedPacket& packet) {
-  if (qp.req.hold_until != 0) return;  // RC-REQ-42
+  if (qp.req.hold_until != 0) {  // RC-REQ-42
+    engine.verdict = {.kind = RxVerdict::Kind::kDuringWait};
+    return;
+  }
   ++engine.stats.rnr_nak_received;
   if (qp.attr.rnr_retry != kInfiniteRnrRetries) {
     if (qp.req.rnr_retries_left == 0) {
@@ -113,7 +124,8 @@ void on_rnr_nak(Engine& engine, Qp& qp, const wire::ParsedPacket& packet) {
     }
     --qp.req.rnr_retries_left;
   }
-  requester::go_back(engine, qp, packet.psn);
+  engine.verdict = {.kind = RxVerdict::Kind::kWaitsForReceive, .psn = packet.psn.value()};
+  requester::go_back(engine, qp, packet.psn, ResendCause::kRnrNak);
   qp.req.hold_until = engine.now + rnr_delay(syndrome_value(packet.syndrome));
   qp.req.ack_deadline = kNever;
   engine.arm_timer(qp);
@@ -125,8 +137,11 @@ void on_nak(Engine& engine, Qp& qp, const wire::ParsedPacket& packet) {
     case NakCode::kPsnSequence:
       ++stats.packet_seq_err;
       // A gap behind the packet that was not ready must not cut the wait short (RC-RSP-3).
+      engine.verdict = {.kind = RxVerdict::Kind::kDuringWait};
       if (qp.req.hold_until == 0) {
-        retry(engine, qp, packet.psn, abi::VendorErr::kSequenceExhausted);
+        engine.verdict = {.kind = RxVerdict::Kind::kGoesBack, .psn = packet.psn.value()};
+        retry(engine, qp, packet.psn, ResendCause::kSequenceNak,
+              abi::VendorErr::kSequenceExhausted);
       }
       return;
     case NakCode::kInvalidRequest:
@@ -142,7 +157,7 @@ void on_nak(Engine& engine, Qp& qp, const wire::ParsedPacket& packet) {
       fail_send(engine, qp, abi::WcStatus::kRemOp, abi::VendorErr::kNakRemoteOperational);
       return;
   }
-  stats.drop(DropReason::kReservedSyndrome);
+  engine.drop(DropReason::kReservedSyndrome);
 }
 
 void on_acknowledge(Engine& engine, Qp& qp, const wire::ParsedPacket& packet) {
@@ -157,7 +172,7 @@ void on_acknowledge(Engine& engine, Qp& qp, const wire::ParsedPacket& packet) {
       if (acknowledge(engine, qp, packet.psn - 1)) on_nak(engine, qp, packet);
       return;
     case SyndromeKind::kReserved:
-      engine.stats.drop(DropReason::kReservedSyndrome);
+      engine.drop(DropReason::kReservedSyndrome);
       return;
   }
 }
@@ -181,13 +196,13 @@ CopyResult scatter(Engine& engine, Qp& qp, uint32_t index, const wire::ParsedPac
 
 void on_read_response(Engine& engine, Qp& qp, const wire::ParsedPacket& packet) {
   RequesterState& req = qp.req;
-  if (req.read_count == 0) return engine.stats.drop(DropReason::kGhostAck);
+  if (req.read_count == 0) return engine.drop(DropReason::kGhostAck);
   const uint32_t index = req.oldest_read();
   SendWr& wr = qp.sq.at(index);
   const int32_t ahead = packet.psn - (wr.first_psn + wr.responses);
-  if (ahead < 0) return engine.stats.drop(DropReason::kGhostAck);
+  if (ahead < 0) return engine.drop(DropReason::kGhostAck);
   if (ahead > 0) {
-    engine.stats.drop(DropReason::kBadResponse);
+    engine.drop(DropReason::kBadResponse);
     if (acknowledge(engine, qp, wr.first_psn - 1)) implied_nak(engine, qp, wr);
     return;
   }
@@ -201,22 +216,25 @@ void on_read_response(Engine& engine, Qp& qp, const wire::ParsedPacket& packet) 
   ++wr.responses;
   wr.recovering = false;
   --req.read_psns;
+  engine.verdict = {.kind = RxVerdict::Kind::kReadData};
   if (wr.responses < wr.packets) {
     req.una = packet.psn + 1;
     return note_progress(engine, qp);
   }
   // All bytes are in place before the completion says so.
   if (flush_placement(engine) == &qp || !qp.sends_requests()) return;
-  (void)acknowledge(engine, qp, packet.psn);
+  if (acknowledge(engine, qp, packet.psn)) {
+    engine.verdict = {.kind = RxVerdict::Kind::kReadData};
+  }
 }
 
 }  // namespace
 
 void on_response(Engine& engine, Qp& qp, const wire::ParsedPacket& packet) {
-  if (!qp.sends_requests()) return engine.stats.drop(DropReason::kQpState);
+  if (!qp.sends_requests()) return engine.drop(DropReason::kQpState);
   // What was never sent, or is long acknowledged (RC-REQ-13, RC-REQ-14).
   if (packet.psn.before(qp.req.una) || !packet.psn.before(qp.req.sent)) {
-    return engine.stats.drop(DropReason::kGhostAck);
+    return engine.drop(DropReason::kGhostAck);
   }
   switch (packet.info->operation) {
     case Operation::kAcknowledge:
@@ -224,7 +242,7 @@ void on_response(Engine& engine, Qp& qp, const wire::ParsedPacket& packet) {
     case Operation::kReadResponse:
       return on_read_response(engine, qp, packet);
     default:
-      return engine.stats.drop(DropReason::kBadResponse);
+      return engine.drop(DropReason::kBadResponse);
   }
 }
 
@@ -245,7 +263,7 @@ void on_timer(Engine& engine, Qp& qp) {
   // ready): the peer cannot have answered it.
   if (req.resend_due) return restart_ack_timer(engine, qp);
   ++engine.stats.local_ack_timeout_err;
-  retry(engine, qp, req.una, abi::VendorErr::kTimeoutExhausted);
+  retry(engine, qp, req.una, ResendCause::kAckTimeout, abi::VendorErr::kTimeoutExhausted);
 }
 
 void on_store_failed(Engine& engine, Qp& qp, MemResult result) {
@@ -254,12 +272,12 @@ void on_store_failed(Engine& engine, Qp& qp, MemResult result) {
   SendWr& wr = qp.sq.at(req.oldest_read());
   if (result == MemResult::kLater) {
     // Ask for what could not be stored again after a pause; no retry is spent.
-    engine.stats.drop(DropReason::kMemoryLater);
+    engine.drop(DropReason::kMemoryLater);
     req.read_psns += wr.responses - req.read_checkpoint;
     wr.responses = req.read_checkpoint;
     wr.recovering = true;
     req.una = wr.first_psn + wr.responses;
-    requester::go_back(engine, qp, req.una);
+    requester::go_back(engine, qp, req.una, ResendCause::kMemoryNotReady);
     req.hold_until = std::max(req.hold_until, engine.now + kMemoryPause);
     req.ack_deadline = kNever;
     engine.arm_timer(qp);

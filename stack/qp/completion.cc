@@ -62,6 +62,7 @@ void fail_send(Engine& engine, Qp& qp, abi::WcStatus status, abi::VendorErr vend
   VERBENA_ASSERT(!qp.sq.empty());
   const uint32_t index = qp.sq.head++;
   ++engine.stats.req_cqe_error;
+  engine.verdict = {.kind = RxVerdict::Kind::kConnectionEnds};
   push_send(engine, qp, index, nullptr, status, vendor);
   enter_error(engine, qp);
 }

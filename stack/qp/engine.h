@@ -69,6 +69,12 @@ struct Engine {
     timers.arm(qp.timer, hold != kNever ? hold : qp.req.ack_deadline);
   }
 
+  // The frame being received is no good.
+  void drop(DropReason reason) {
+    stats.drop(reason);
+    verdict = {.kind = RxVerdict::Kind::kDropped, .drop = reason};
+  }
+
   void async_event(const Qp& qp, AsyncEventType type) {
     (void)events.push({DeviceEvent::Kind::kQpAsync, type, qp.client, qp.qpn, qp.user_handle});
   }
@@ -95,6 +101,8 @@ struct Engine {
   Timestamp now = 0;
   TxSink* sink = nullptr;
   uint16_t ip_id = 0;
+  RxVerdict verdict;              // of the frame being received
+  const Qp* receiving = nullptr;  // its queue pair
   Qp* active_head = nullptr;
   Qp* active_tail = nullptr;
 };

@@ -26,10 +26,11 @@ class FrameBatch {
   bool full() const { return count_ == kMaxFrames; }
 
   // Writes the headers of one more frame. False: the sink has no room. Only when not full.
-  bool open(TxSink& sink, const wire::PacketSpec& spec) {
+  bool open(TxSink& sink, const wire::PacketSpec& spec, const TxNote& note) {
     Frame& frame = frames_[count_];
     frame.bytes = wire::frame_bytes(spec);
     if (!sink.allocate(frame.bytes, frame.tx)) return false;
+    frame.tx.note = note;
     frame.spec = spec;
     payloads_[count_] = {wire::emit_headers(spec, frame.tx.data), spec.payload_bytes};
     ++count_;

@@ -33,6 +33,7 @@ struct ReadResource {
   uint32_t start_packet = 0;  // the response to be sent as First (0, or where a replay starts)
   uint32_t next_packet = 0;   // responses before it are sent
   bool answered = false;      // in full, once at least
+  bool repeated = false;      // the request came again
 
   bool active() const { return next_packet < packets; }
 };
@@ -61,8 +62,9 @@ struct RequesterState {
   uint32_t failed_index = 0;
   abi::WcStatus failed_status = abi::WcStatus::kSuccess;
   abi::VendorErr failed_vendor = abi::VendorErr::kNone;
-  bool resend_due = false;      // gone back, and nothing sent again yet
-  bool drain_reported = false;  // SQD: the event was sent
+  ResendCause resend_cause = ResendCause::kNone;  // of the last time it went back
+  bool resend_due = false;                        // gone back, and nothing sent again yet
+  bool drain_reported = false;                    // SQD: the event was sent
 
   uint32_t oldest_read() const { return reads[read_first]; }
   void push_read(uint32_t index) { reads[(read_first + read_count++) % kMaxRdAtomic] = index; }
@@ -104,6 +106,7 @@ struct ResponderState {
   bool nak_pending = false;
   Psn nak_psn;
   uint8_t nak_syndrome = 0;
+  NakCause nak_cause = NakCause::kNone;
 
   std::array<ReadResource, kMaxRdAtomic> reads{};
   uint32_t read_head = 0;   // slot for the next READ

@@ -42,26 +42,34 @@ wire::PacketSpec response_packet(Engine& engine, const Qp& qp, const ReadResourc
   return spec;
 }
 
-void note_nak(Qp& qp, Psn psn) {
+TxNote response_note(const ReadResource& read, uint32_t packet) {
+  return {.kind = TxNote::Kind::kReadResponse,
+          .repeated = read.repeated,
+          .part = packet + 1,
+          .parts = read.packets};
+}
+
+void note_nak(Qp& qp, Psn psn, NakCause cause) {
   qp.resp.nak_pending = true;
   qp.resp.nak_psn = psn;
   qp.resp.nak_syndrome = nak_syndrome(NakCode::kRemoteAccess);
+  qp.resp.nak_cause = cause;
 }
 
 // A repeat of a READ whose region is gone, or the memory behind it (RC-RSP-35). It may be a ghost:
 // a network's copy of a request whose answer has arrived, so that the application was free to let
 // the region go. So the peer is told, unless it is to be told something else, and no more happens:
 // a requester that still waits for the data ends the connection, the other one drops the NAK.
-void refuse_repeat(Engine& engine, Qp& qp, ReadResource& read) {
+void refuse_repeat(Engine& engine, Qp& qp, ReadResource& read, NakCause cause) {
   ++engine.stats.resp_remote_access_errors;
-  if (!qp.resp.nak_pending) note_nak(qp, read.first_psn + read.next_packet);
+  if (!qp.resp.nak_pending) note_nak(qp, read.first_psn + read.next_packet, cause);
   read.next_packet = read.packets;
 }
 
 // The same of a READ that was never answered in full.
-void refuse(Engine& engine, Qp& qp, const ReadResource& read) {
+void refuse(Engine& engine, Qp& qp, const ReadResource& read, NakCause cause) {
   ++engine.stats.resp_remote_access_errors;
-  note_nak(qp, read.first_psn + read.next_packet);
+  note_nak(qp, read.first_psn + read.next_packet, cause);
   qp.resp.ack_pending = false;
   qp.resp.read_valid = 0;
   if (qp.state == QpState::kErr) return;
@@ -74,7 +82,11 @@ Turn send_some(Engine& engine, Qp& qp, ReadResource& read, uint32_t budget, uint
   const uint32_t wanted =
       std::min({read.packets - read.next_packet, budget - sent, FrameBatch::kMaxFrames});
   for (uint32_t i = 0; i < wanted; ++i) {
-    if (!frames.open(*engine.sink, response_packet(engine, qp, read, read.next_packet + i))) break;
+    const uint32_t packet = read.next_packet + i;
+    if (!frames.open(*engine.sink, response_packet(engine, qp, read, packet),
+                     response_note(read, packet))) {
+      break;
+    }
   }
   const uint32_t count = frames.count();
   if (count == 0) return Turn::kSinkFull;
@@ -83,21 +95,23 @@ Turn send_some(Engine& engine, Qp& qp, ReadResource& read, uint32_t budget, uint
     const uint32_t bytes = std::min(count * qp.mtu, read.length - offset);
     Translation where;
     MemResult result = MemResult::kFault;
+    NakCause cause = NakCause::kRegionGone;
     if (engine.mrs.translate(read.rkey, qp.pd, read.va + offset, bytes, kAccessRemoteRead, where) ==
         MrError::kNone) {
+      cause = NakCause::kMemoryFault;
       result = where.memory->read(where.va, frames.payloads());
     }
     if (result != MemResult::kDone) {
       frames.release(*engine.sink);
       if (result == MemResult::kLater) return Turn::kLater;
       if (result != MemResult::kGone && read.answered) {
-        refuse_repeat(engine, qp, read);
+        refuse_repeat(engine, qp, read, cause);
         return Turn::kMore;
       }
       if (result == MemResult::kGone) {
         enter_error(engine, qp);  // without a word, as responder::on_store_failed
       } else {
-        refuse(engine, qp, read);
+        refuse(engine, qp, read, cause);
       }
       return Turn::kIdle;
     }
@@ -146,6 +160,7 @@ bool replay(Qp& qp, const wire::ParsedPacket& packet) {
     if (packet.va != read.va + offset || packet.dma_length != read.length - offset) return false;
     // Restart, also when its answer is just being sent (RC-RSP-34).
     read.start_packet = read.next_packet = packets;
+    read.repeated = true;
     return true;
   }
   return false;

@@ -66,6 +66,12 @@ bool may_start(const Qp& qp, const SendWr& wr) {
   return wr.packets <= kMaxOutstandingPsns - static_cast<uint32_t>(wr.first_psn - req.una);
 }
 
+TxNote request_note(const Qp& qp, Psn psn) {
+  const bool again = psn.before(qp.req.sent);
+  return {.kind = TxNote::Kind::kRequest,
+          .resend = again ? qp.req.resend_cause : ResendCause::kNone};
+}
+
 void note_sent(Engine& engine, Qp& qp, Psn first, uint32_t packets, uint32_t psns) {
   const Psn end = first + psns;
   // A batch may begin with packets sent before and go on with new ones.
@@ -92,7 +98,7 @@ Turn send_read(Engine& engine, Qp& qp, SendWr& wr, uint32_t& sent) {
   spec.va = wr.remote_va + offset;
   spec.rkey = wr.rkey;
   spec.dma_length = wr.length - offset;
-  if (!engine.frames.open(*engine.sink, spec)) return Turn::kSinkFull;
+  if (!engine.frames.open(*engine.sink, spec, request_note(qp, spec.psn))) return Turn::kSinkFull;
   engine.frames.commit(*engine.sink, engine.stats);
   wr.restarted = wr.issued;
   if (!wr.issued) {
@@ -154,7 +160,7 @@ Turn send_packets(Engine& engine, Qp& qp, SendWr& wr, uint32_t budget, uint32_t&
     wire::PacketSpec spec = request_packet(engine, qp, wr, start + i);
     // Nothing more may be sent behind the last packet of the window: ask for the ACK that opens it.
     if (flying + i + 1 == window) spec.ack_req = true;
-    if (!frames.open(*engine.sink, spec)) break;
+    if (!frames.open(*engine.sink, spec, request_note(qp, spec.psn))) break;
   }
   const uint32_t count = frames.count();
   if (count == 0) return Turn::kSinkFull;
@@ -196,7 +202,7 @@ Turn send(Engine& engine, Qp& qp, uint32_t budget, uint32_t& sent) {
   return Turn::kMore;
 }
 
-void go_back(Engine& engine, Qp& qp, Psn psn) {
+void go_back(Engine& engine, Qp& qp, Psn psn, ResendCause cause) {
   uint32_t index = qp.sq.head;
   while (index != qp.sq.fetched && qp.sq.at(index).packets != 0 &&
          psn.after(qp.sq.at(index).last_psn())) {
@@ -205,6 +211,7 @@ void go_back(Engine& engine, Qp& qp, Psn psn) {
   qp.req.cursor = index;
   qp.req.cursor_packet = 0;
   qp.req.resend_due = true;
+  qp.req.resend_cause = cause;
   if (index != qp.sq.fetched) {
     const SendWr& wr = qp.sq.at(index);
     if (!wr.is_read() && psn.after(wr.first_psn)) {

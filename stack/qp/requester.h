@@ -12,7 +12,7 @@ namespace verbena::requester {
 Turn send(Engine& engine, Qp& qp, uint32_t budget, uint32_t& sent);
 
 // Continues sending from `psn`, which is outstanding (go-back-N).
-void go_back(Engine& engine, Qp& qp, Psn psn);
+void go_back(Engine& engine, Qp& qp, Psn psn, ResendCause cause);
 
 // True when all started work requests are complete (what SQD waits for).
 bool drained(const Qp& qp);

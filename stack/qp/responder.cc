@@ -22,17 +22,19 @@ void note_ack(Engine& engine, Qp& qp, Psn psn) {
   engine.activate(qp);
 }
 
-void note_nak(Engine& engine, Qp& qp, Psn psn, uint8_t syndrome) {
+void note_nak(Engine& engine, Qp& qp, Psn psn, uint8_t syndrome, NakCause cause) {
   qp.resp.nak_pending = true;
   qp.resp.nak_psn = psn;
   qp.resp.nak_syndrome = syndrome;
+  qp.resp.nak_cause = cause;
+  engine.verdict = {.kind = RxVerdict::Kind::kRefused, .nak = cause, .psn = psn.value()};
   engine.activate(qp);
 }
 
 // A NAK that ends the connection (RC-RSP-28). The event tells the local application, unless a
 // receive completion with an error does.
-void refuse(Engine& engine, Qp& qp, Psn psn, NakCode code) {
-  note_nak(engine, qp, psn, nak_syndrome(code));
+void refuse(Engine& engine, Qp& qp, Psn psn, NakCode code, NakCause cause) {
+  note_nak(engine, qp, psn, nak_syndrome(code), cause);
   if (code == NakCode::kRemoteAccess) {
     ++engine.stats.resp_remote_access_errors;
     engine.async_event(qp, AsyncEventType::kQpAccessErr);
@@ -48,15 +50,15 @@ void refuse(Engine& engine, Qp& qp, Psn psn, NakCode code) {
 
 // A NAK because of the receive work request: its completion carries the status.
 void refuse_recv(Engine& engine, Qp& qp, Psn psn, NakCode code, abi::WcStatus status,
-                 abi::VendorErr vendor) {
-  note_nak(engine, qp, psn, nak_syndrome(code));
+                 abi::VendorErr vendor, NakCause cause) {
+  note_nak(engine, qp, psn, nak_syndrome(code), cause);
   if (status == abi::WcStatus::kLocLen) ++engine.stats.resp_local_length_error;
   fail_recv(engine, qp, status, vendor);
   enter_error(engine, qp);
 }
 
-Step invalid_request(Engine& engine, Qp& qp, const ParsedPacket& packet) {
-  refuse(engine, qp, packet.psn, NakCode::kInvalidRequest);
+Step invalid_request(Engine& engine, Qp& qp, const ParsedPacket& packet, NakCause cause) {
+  refuse(engine, qp, packet.psn, NakCode::kInvalidRequest, cause);
   return Step::kDone;
 }
 
@@ -65,11 +67,13 @@ void on_duplicate(Engine& engine, Qp& qp, const ParsedPacket& packet) {
   ++engine.stats.duplicate_request;
   if (packet.info->operation == Operation::kReadRequest) {
     if (!read_replies::replay(qp, packet)) {
-      return engine.stats.drop(DropReason::kDuplicateNotFound);
+      return engine.drop(DropReason::kDuplicateNotFound);
     }
+    engine.verdict = {.kind = RxVerdict::Kind::kDuplicateRead};
     engine.activate(qp);
     return;
   }
+  engine.verdict = {.kind = RxVerdict::Kind::kDuplicate};
   note_ack(engine, qp, qp.resp.at.epsn - 1);
 }
 
@@ -83,11 +87,12 @@ Step check_psn(Engine& engine, Qp& qp, const ParsedPacket& packet) {
   }
   ++engine.stats.out_of_sequence;
   if (resp.gap_naked) {
-    engine.stats.drop(DropReason::kRepeatedGap);
+    engine.drop(DropReason::kRepeatedGap);
+    engine.verdict.psn = resp.at.epsn.value();
     return Step::kDone;
   }
   resp.gap_naked = true;
-  note_nak(engine, qp, resp.at.epsn, nak_syndrome(NakCode::kPsnSequence));
+  note_nak(engine, qp, resp.at.epsn, nak_syndrome(NakCode::kPsnSequence), NakCause::kGap);
   return Step::kDone;
 }
 
@@ -99,7 +104,8 @@ Step check_op_sequence(Engine& engine, Qp& qp, const ParsedPacket& packet) {
   if (!info.starts_message()) {
     needed = info.operation == Operation::kSend ? InMessage::kSend : InMessage::kWrite;
   }
-  return in == needed ? Step::kContinue : invalid_request(engine, qp, packet);
+  return in == needed ? Step::kContinue
+                      : invalid_request(engine, qp, packet, NakCause::kMessageOrder);
 }
 
 uint32_t needed_access(Operation operation) {
@@ -121,10 +127,10 @@ Step check_op_valid(Engine& engine, Qp& qp, const ParsedPacket& packet) {
                          info.operation == Operation::kReadRequest;
   const uint32_t access = needed_access(info.operation);
   if (!supported || (qp.attr.qp_access_flags & access) != access) {
-    return invalid_request(engine, qp, packet);
+    return invalid_request(engine, qp, packet, NakCause::kOperation);
   }
   if (info.operation == Operation::kReadRequest && !read_replies::has_room(qp)) {
-    return invalid_request(engine, qp, packet);
+    return invalid_request(engine, qp, packet, NakCause::kTooManyReads);
   }
   return Step::kContinue;
 }
@@ -134,8 +140,9 @@ Step check_op_valid(Engine& engine, Qp& qp, const ParsedPacket& packet) {
 Step check_length(Engine& engine, Qp& qp, const ParsedPacket& packet) {
   const OpcodeInfo& info = *packet.info;
   if (info.operation == Operation::kReadRequest) {
-    return packet.dma_length <= engine.config.max_msg_bytes ? Step::kContinue
-                                                            : invalid_request(engine, qp, packet);
+    return packet.dma_length <= engine.config.max_msg_bytes
+               ? Step::kContinue
+               : invalid_request(engine, qp, packet, NakCause::kLength);
   }
   const auto bytes = static_cast<uint32_t>(packet.payload.size());
   bool right = info.ends_message() ? bytes <= qp.mtu : bytes == qp.mtu;
@@ -144,14 +151,15 @@ Step check_length(Engine& engine, Qp& qp, const ParsedPacket& packet) {
     const uint32_t left = info.starts_message() ? packet.dma_length : qp.resp.at.write_left;
     right = right && (info.ends_message() ? bytes == left : bytes < left);
   }
-  return right ? Step::kContinue : invalid_request(engine, qp, packet);
+  return right ? Step::kContinue : invalid_request(engine, qp, packet, NakCause::kLength);
 }
 
 void rnr_nak(Engine& engine, Qp& qp, Psn psn) {
   ++engine.stats.out_of_buffer;
   // Silent about what follows in this burst, until it comes again (RC-RSP-3).
   qp.resp.gap_naked = true;
-  note_nak(engine, qp, psn, rnr_syndrome(static_cast<uint8_t>(qp.attr.min_rnr_timer)));
+  note_nak(engine, qp, psn, rnr_syndrome(static_cast<uint8_t>(qp.attr.min_rnr_timer)),
+           NakCause::kNoReceive);
 }
 
 // A receive work request for a message that consumes one (RC-RSP-24).
@@ -171,14 +179,31 @@ Step check_resources(Engine& engine, Qp& qp, const ParsedPacket& packet) {
     case RecvQueue::Take::kMalformed:
       ++engine.stats.malformed_wqe;
       refuse_recv(engine, qp, packet.psn, NakCode::kRemoteOperational, abi::WcStatus::kLocQpOp,
-                  abi::VendorErr::kBadWqe);
+                  abi::VendorErr::kBadWqe, NakCause::kReceiveFaulty);
       return Step::kDone;
     case RecvQueue::Take::kBrokenRing:
-      note_nak(engine, qp, packet.psn, nak_syndrome(NakCode::kRemoteOperational));
+      note_nak(engine, qp, packet.psn, nak_syndrome(NakCode::kRemoteOperational),
+               NakCause::kReceiveFaulty);
       broken_ring(engine, qp);
       return Step::kDone;
   }
   return Step::kDone;
+}
+
+NakCause cause_of(MrError error) {
+  switch (error) {
+    case MrError::kNone:
+      return NakCause::kNone;
+    case MrError::kUnknownKey:
+      return NakCause::kUnknownKey;
+    case MrError::kWrongPd:
+      return NakCause::kWrongPd;
+    case MrError::kNoAccess:
+      return NakCause::kNoAccess;
+    case MrError::kOutOfRange:
+      return NakCause::kOutOfRange;
+  }
+  return NakCause::kNone;
 }
 
 // Zero bytes need no valid address or key (RC-RSP-23).
@@ -188,7 +213,7 @@ Step check_rkey(Engine& engine, Qp& qp, const ParsedPacket& packet) {
   const MrError error = engine.mrs.translate(packet.rkey, qp.pd, packet.va, packet.dma_length,
                                              needed_access(packet.info->operation), where);
   if (error == MrError::kNone) return Step::kContinue;
-  refuse(engine, qp, packet.psn, NakCode::kRemoteAccess);
+  refuse(engine, qp, packet.psn, NakCode::kRemoteAccess, cause_of(error));
   return Step::kDone;
 }
 
@@ -197,6 +222,7 @@ Step finish_reads_before(Engine& engine, Qp& qp) {
   uint32_t sent = 0;
   if (!read_replies::unanswered(qp)) return Step::kContinue;
   (void)read_replies::send(engine, qp, UINT32_MAX, sent);
+  engine.verdict = {.kind = RxVerdict::Kind::kRefused, .nak = NakCause::kBehindRead};
   if (qp.state == QpState::kErr) return Step::kDone;  // the memory to be read is gone
   if (!read_replies::unanswered(qp)) return Step::kContinue;
   // The sink is full. Forget the packet, and ask for it again when the READ is answered.
@@ -211,7 +237,7 @@ Step execute_send(Engine& engine, Qp& qp, const ParsedPacket& packet) {
   if (packet.info->starts_message()) at.offset = 0;
   if (at.offset + packet.payload.size() > at.recv.length) {
     refuse_recv(engine, qp, packet.psn, NakCode::kInvalidRequest, abi::WcStatus::kLocLen,
-                abi::VendorErr::kRecvTooShort);
+                abi::VendorErr::kRecvTooShort, NakCause::kReceiveTooShort);
     return Step::kDone;
   }
   const CopyResult copy = scatter_to_sges(engine, {&qp, false, packet.psn}, recv_pd(qp),
@@ -219,7 +245,7 @@ Step execute_send(Engine& engine, Qp& qp, const ParsedPacket& packet) {
   if (copy.kind == CopyResult::Kind::kLater) return Step::kDone;
   if (!copy.ok()) {
     refuse_recv(engine, qp, packet.psn, NakCode::kRemoteOperational, abi::WcStatus::kLocProt,
-                copy.vendor);
+                copy.vendor, NakCause::kReceiveFaulty);
     return Step::kDone;
   }
   at.offset += packet.payload.size();
@@ -238,9 +264,10 @@ Step execute_write(Engine& engine, Qp& qp, const ParsedPacket& packet) {
   if (bytes != 0) {
     Translation where;
     // Again for each packet: the region may be gone since the first one.
-    if (engine.mrs.translate(at.write_rkey, qp.pd, at.write_va, bytes, kAccessRemoteWrite, where) !=
-        MrError::kNone) {
-      refuse(engine, qp, packet.psn, NakCode::kRemoteAccess);
+    const MrError error =
+        engine.mrs.translate(at.write_rkey, qp.pd, at.write_va, bytes, kAccessRemoteWrite, where);
+    if (error != MrError::kNone) {
+      refuse(engine, qp, packet.psn, NakCode::kRemoteAccess, cause_of(error));
       return Step::kDone;
     }
     if (!store(engine, {&qp, false, packet.psn}, where, packet.payload)) return Step::kDone;
@@ -285,6 +312,7 @@ void execute(Engine& engine, Qp& qp, const ParsedPacket& packet) {
   if (packet.info->operation == Operation::kReadRequest) {
     count_request(engine.stats, *packet.info);
     read_replies::accept(qp, packet);
+    engine.verdict = {.kind = RxVerdict::Kind::kReadAccepted};
     engine.activate(qp);
     return;
   }
@@ -295,6 +323,7 @@ void execute(Engine& engine, Qp& qp, const ParsedPacket& packet) {
   if (step == Step::kDone || qp.state == QpState::kErr) return;
   if (complete(engine, qp, packet) == Step::kDone) return;
   count_request(engine.stats, *packet.info);
+  engine.verdict = {.kind = RxVerdict::Kind::kExecuted};
   ++qp.resp.at.epsn;
   if (packet.ack_req) note_ack(engine, qp, packet.psn);
 }
@@ -305,17 +334,18 @@ void note_established(Engine& engine, Qp& qp) {
   engine.async_event(qp, AsyncEventType::kCommEst);
 }
 
-bool send_answer(Engine& engine, Qp& qp, Psn psn, uint8_t syndrome) {
+bool send_answer(Engine& engine, Qp& qp, Psn psn, uint8_t syndrome, const TxNote& note) {
   wire::PacketSpec spec = engine.packet(qp, Opcode::kAcknowledge, psn);
   spec.syndrome = syndrome;
   spec.msn = qp.resp.msn;
-  if (!engine.frames.open(*engine.sink, spec)) return false;
+  if (!engine.frames.open(*engine.sink, spec, note)) return false;
   engine.frames.commit(*engine.sink, engine.stats);
   return true;
 }
 
 Turn send_ack(Engine& engine, Qp& qp, uint32_t& sent) {
-  if (!send_answer(engine, qp, qp.resp.ack_psn, kAckNoCredits)) return Turn::kSinkFull;
+  const TxNote note{.kind = TxNote::Kind::kAck};
+  if (!send_answer(engine, qp, qp.resp.ack_psn, kAckNoCredits, note)) return Turn::kSinkFull;
   qp.resp.ack_pending = false;
   ++engine.stats.acks_sent;
   ++sent;
@@ -327,7 +357,10 @@ Turn send_nak(Engine& engine, Qp& qp, uint32_t& sent) {
   if (qp.resp.nak_syndrome == nak_syndrome(NakCode::kPsnSequence)) {
     qp.resp.nak_psn = qp.resp.at.epsn;
   }
-  if (!send_answer(engine, qp, qp.resp.nak_psn, qp.resp.nak_syndrome)) return Turn::kSinkFull;
+  const TxNote note{.kind = TxNote::Kind::kNak, .nak = qp.resp.nak_cause};
+  if (!send_answer(engine, qp, qp.resp.nak_psn, qp.resp.nak_syndrome, note)) {
+    return Turn::kSinkFull;
+  }
   qp.resp.nak_pending = false;
   if (syndrome_kind(qp.resp.nak_syndrome) == SyndromeKind::kNak) ++engine.stats.naks_sent;
   ++sent;
@@ -337,7 +370,7 @@ Turn send_nak(Engine& engine, Qp& qp, uint32_t& sent) {
 }  // namespace
 
 void on_request(Engine& engine, Qp& qp, const ParsedPacket& packet) {
-  if (!qp.takes_requests()) return engine.stats.drop(DropReason::kQpState);
+  if (!qp.takes_requests()) return engine.drop(DropReason::kQpState);
   note_established(engine, qp);
   if (check_psn(engine, qp, packet) == Step::kDone) return;
   qp.resp.gap_naked = false;
@@ -366,7 +399,7 @@ Turn send(Engine& engine, Qp& qp, uint32_t budget, uint32_t& sent) {
   }
   if (resp.blocked) {
     resp.blocked = false;
-    note_nak(engine, qp, resp.at.epsn, nak_syndrome(NakCode::kPsnSequence));
+    note_nak(engine, qp, resp.at.epsn, nak_syndrome(NakCode::kPsnSequence), NakCause::kBehindRead);
   }
   // A NAK acknowledges all before its PSN.
   if (resp.nak_pending) {
@@ -393,19 +426,22 @@ void on_store_failed(Engine& engine, Qp& qp, Psn psn, MemResult result) {
     qp.resp.at = qp.resp.checkpoint;
     qp.resp.gap_naked = true;
     qp.resp.ack_pending = false;  // the NAK acknowledges what is before
-    note_nak(engine, qp, qp.resp.at.epsn,
-             rnr_syndrome(static_cast<uint8_t>(qp.attr.min_rnr_timer)));
+    note_nak(engine, qp, qp.resp.at.epsn, rnr_syndrome(static_cast<uint8_t>(qp.attr.min_rnr_timer)),
+             NakCause::kMemoryNotReady);
     return;
   }
   qp.resp.ack_pending = false;
   // The peer sees a process that ended as it sees a host that is gone, whatever the end met first:
   // no answer.
-  if (result == MemResult::kGone) return enter_error(engine, qp);
+  if (result == MemResult::kGone) {
+    engine.verdict = {.kind = RxVerdict::Kind::kNoAnswer};
+    return enter_error(engine, qp);
+  }
   if (qp.resp.at.recv_held) {
     refuse_recv(engine, qp, psn, NakCode::kRemoteOperational, abi::WcStatus::kLocProt,
-                abi::VendorErr::kLocalFault);
+                abi::VendorErr::kLocalFault, NakCause::kMemoryFault);
   } else {
-    refuse(engine, qp, psn, NakCode::kRemoteAccess);
+    refuse(engine, qp, psn, NakCode::kRemoteAccess, NakCause::kMemoryFault);
   }
 }
 

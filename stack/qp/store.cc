@@ -13,6 +13,7 @@ Qp* flush_placement(Engine& engine) {
   const Placement::Owner owner = engine.placement.owner();
   const MemResult result = engine.placement.flush();
   if (result == MemResult::kDone) return nullptr;
+  const RxVerdict verdict = engine.verdict;
   if (owner.qp->type == QpType::kUd) {
     ud::on_store_failed(engine, *owner.qp, result);
   } else if (owner.response) {
@@ -20,6 +21,8 @@ Qp* flush_placement(Engine& engine) {
   } else {
     responder::on_store_failed(engine, *owner.qp, owner.psn, result);
   }
+  // What happened to an earlier packet of another queue pair says nothing about this one.
+  if (owner.qp != engine.receiving) engine.verdict = verdict;
   return owner.qp;
 }
 

@@ -49,6 +49,7 @@ std::array<uint8_t, kGrhBytes> grh_of(const wire::ParsedPacket& packet) {
 }
 
 void fail(Engine& engine, Qp& qp, abi::WcStatus status, abi::VendorErr vendor) {
+  engine.verdict = {.kind = RxVerdict::Kind::kConnectionEnds};
   fail_recv(engine, qp, status, vendor);
   enter_error(engine, qp);
 }
@@ -60,7 +61,7 @@ bool hold_recv(Engine& engine, Qp& qp) {
     case RecvQueue::Take::kTaken:
       return true;
     case RecvQueue::Take::kEmpty:
-      engine.stats.drop(DropReason::kNoReceive);
+      engine.drop(DropReason::kNoReceive);
       return false;
     case RecvQueue::Take::kMalformed:
       ++engine.stats.malformed_wqe;
@@ -105,7 +106,10 @@ Turn send_datagram(Engine& engine, Qp& qp, uint32_t& sent) {
   }
   wire::Path path = ah->path;
   path.source_port = wire::udp_source_port(path.flow_label, qp.qpn, wr.remote_qpn);
-  if (!engine.frames.open(*engine.sink, datagram(engine, qp, wr, path))) return Turn::kSinkFull;
+  if (!engine.frames.open(*engine.sink, datagram(engine, qp, wr, path),
+                          {.kind = TxNote::Kind::kRequest})) {
+    return Turn::kSinkFull;
+  }
   const CopyResult copy =
       gather_message(engine, qp, wr, qp.req.cursor, 0, engine.frames.payloads());
   if (!copy.ok()) {
@@ -121,10 +125,10 @@ Turn send_datagram(Engine& engine, Qp& qp, uint32_t& sent) {
 }
 
 void on_packet(Engine& engine, Qp& qp, const wire::ParsedPacket& packet) {
-  if (!qp.takes_requests()) return engine.stats.drop(DropReason::kQpState);
-  if (packet.qkey != qp.attr.qkey) return engine.stats.drop(DropReason::kBadQkey);
+  if (!qp.takes_requests()) return engine.drop(DropReason::kQpState);
+  if (packet.qkey != qp.attr.qkey) return engine.drop(DropReason::kBadQkey);
   if (packet.payload.size() > mtu_bytes(engine.config.active_mtu)) {
-    return engine.stats.drop(DropReason::kBadLength);
+    return engine.drop(DropReason::kBadLength);
   }
   if (!hold_recv(engine, qp)) return;
   const auto bytes = static_cast<uint32_t>(kGrhBytes + packet.payload.size());
@@ -134,6 +138,7 @@ void on_packet(Engine& engine, Qp& qp, const wire::ParsedPacket& packet) {
   }
   if (!store_datagram(engine, qp, packet)) return;
   ++engine.stats.rx_send_requests;
+  engine.verdict = {.kind = RxVerdict::Kind::kDelivered};
   Received received;
   received.byte_len = bytes;
   received.imm_wire = packet.imm_wire;
@@ -146,7 +151,7 @@ void on_packet(Engine& engine, Qp& qp, const wire::ParsedPacket& packet) {
 
 void on_store_failed(Engine& engine, Qp& qp, MemResult result) {
   if (qp.state == QpState::kErr || !qp.resp.at.recv_held) return;
-  if (result == MemResult::kLater) return engine.stats.drop(DropReason::kMemoryLater);
+  if (result == MemResult::kLater) return engine.drop(DropReason::kMemoryLater);
   fail(engine, qp, abi::WcStatus::kLocProt, abi::VendorErr::kLocalFault);
 }
 

@@ -124,6 +124,8 @@ void Timeline::settle() {
 void Timeline::collect() {
   for (auto& frame : fabric.sent) sent_.push_back(std::move(frame));
   fabric.sent.clear();
+  notes_.insert(notes_.end(), fabric.notes.begin(), fabric.notes.end());
+  fabric.notes.clear();
   while (const auto wc = cq.poll()) completed_.push_back(*wc);
   for (const DeviceEvent& event : station.take_events()) events_.push_back(event);
 }
@@ -133,6 +135,8 @@ void Timeline::expect(const Expect& expected) {
   ASSERT_FALSE(sent_.empty()) << "nothing was sent";
   const std::vector<uint8_t> frame = std::move(sent_.front());
   sent_.pop_front();
+  note_ = notes_.front();
+  notes_.pop_front();
   const auto packet = parse_good(frame);
   ASSERT_TRUE(packet);
   Expect wanted = expected;

@@ -61,6 +61,12 @@ class Timeline {
   // Lets the device do what it can now.
   void settle();
 
+  // ---- Why ----
+  // The packet that was expected last was sent because of this.
+  const TxNote& note() const { return note_; }
+  // What became of the peer's last packet.
+  const RxVerdict& verdict() const { return fabric.verdicts.back(); }
+
   // ---- What is expected ----
   void expect(const Expect& expected);  // the next packet sent; PSN relative
   void expect_ack(uint32_t psn, uint32_t msn);
@@ -92,6 +98,8 @@ class Timeline {
 
   wire::Path from_peer_;
   std::deque<std::vector<uint8_t>> sent_;
+  std::deque<TxNote> notes_;  // of sent_
+  TxNote note_;
   std::deque<Wc> completed_;
   std::deque<DeviceEvent> events_;
 };

@@ -50,7 +50,7 @@ class Fabric::Sink : public TxSink {
   void commit(const TxFrame& frame, uint32_t bytes) override {
     FramePtr buffer = back(frame);
     if (bytes != buffer->bytes) fabric_.on_fault("a frame of another size than was asked for");
-    fabric_.take(station_, std::move(buffer));
+    fabric_.take(station_, std::move(buffer), frame.note);
   }
   void release(const TxFrame& frame) override {
     ++left_;
@@ -104,14 +104,17 @@ void Fabric::inject(size_t to, const std::vector<uint8_t>& frame, DurationNs del
   network.deliver(*ports_[to], std::move(copy), now + delay);
 }
 
-void Fabric::take(size_t from, FramePtr frame) {
+void Fabric::take(size_t from, FramePtr frame, const TxNote& note) {
   const auto parsed = wire::parse(frame->view());
   const auto* packet = std::get_if<wire::ParsedPacket>(&parsed);
   if (packet == nullptr || !wire::icrc_valid(*packet)) {
     return on_fault("a device sent a broken frame");
   }
   if (on_send) on_send(from, *frame, *packet);
-  if (record) sent.emplace_back(frame->view().begin(), frame->view().end());
+  if (record) {
+    sent.emplace_back(frame->view().begin(), frame->view().end());
+    notes.push_back(note);
+  }
   const Fate fate = filter ? filter(*packet) : Fate{};
   if (fate.drop) return;
   if (fate.corrupt) frame->view()[frame->bytes - 1 - packet->psn.value() % 12] ^= 0x10;
@@ -139,7 +142,9 @@ void Fabric::deliver_burst() {
     ++count;
   }
   Sink sink(*this, to);
-  station(to).device.on_burst({frames.data(), count}, now, sink);
+  std::array<RxVerdict, kBurst> told;
+  station(to).device.on_burst({frames.data(), count}, now, sink, told);
+  if (record) verdicts.insert(verdicts.end(), told.begin(), told.begin() + count);
 }
 
 bool Fabric::deliver_due() {

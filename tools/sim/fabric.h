@@ -45,7 +45,9 @@ class Fabric {
   // Called for each frame that reaches a station, before its device sees it.
   std::function<void(size_t to, const Frame& frame)> on_deliver;
   bool record = true;
-  std::vector<std::vector<uint8_t>> sent;  // when recording: all frames as sent
+  std::vector<std::vector<uint8_t>> sent;  // when recording: all frames as sent,
+  std::vector<TxNote> notes;               // why,
+  std::vector<RxVerdict> verdicts;         // and what became of all that were received
   Network network;                         // outlives all that is below
 
   // `cqe`: entries of the station's own completion queue.
@@ -82,7 +84,7 @@ class Fabric {
     FramePtr frame;
   };
 
-  void take(size_t from, FramePtr frame);
+  void take(size_t from, FramePtr frame, const TxNote& note);
   bool deliver_due();
   void deliver_burst();
   bool fire_timers();
