@@ -1,7 +1,7 @@
 // ByteRing: a bounded stream of bytes from one writing thread to one reading thread, without locks.
 //
-// A write is all or nothing and becomes readable at commit(). Positions are free-running 64-bit
-// counts; each side owns one of them.
+// A write is all or nothing and becomes readable at commit(). The reader may look ahead before it
+// gives room back. Positions are free-running 64-bit counts; each side owns one of them.
 #pragma once
 
 #include <algorithm>
@@ -37,16 +37,17 @@ class ByteRing {
 
   // ---- Reader ----
 
-  // The readable bytes up to the end of the buffer; call again after consume() for the rest.
-  std::span<const uint8_t> readable() const {
-    const uint64_t tail = tail_.load(std::memory_order_relaxed);
-    const uint64_t count = head_.load(std::memory_order_acquire) - tail;
-    const uint64_t at = tail & mask_;
-    return {data_.get() + at, std::min(count, mask_ + 1 - at)};
+  // Everything before this position, from that of the last consume() on, may be copied out.
+  uint64_t readable_end() const { return head_.load(std::memory_order_acquire); }
+  void copy(uint64_t position, std::span<uint8_t> out) const {
+    const uint64_t at = position & mask_;
+    const uint64_t first = std::min<uint64_t>(out.size(), mask_ + 1 - at);
+    std::memcpy(out.data(), data_.get() + at, first);
+    std::memcpy(out.data() + first, data_.get(), out.size() - first);
   }
-  void consume(uint64_t bytes) {
-    tail_.store(tail_.load(std::memory_order_relaxed) + bytes, std::memory_order_release);
-  }
+  // Gives the room before `position` back to the writer.
+  void consume(uint64_t position) { tail_.store(position, std::memory_order_release); }
+  uint64_t size() const { return mask_ + 1; }
 
  private:
   const uint64_t mask_;

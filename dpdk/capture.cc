@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 
 #include "dpdk/pcapng.h"
@@ -16,9 +15,29 @@ namespace {
 
 constexpr uint32_t kSectionBlock = 0x0A0D0D0A;
 constexpr auto kWriterNap = std::chrono::milliseconds(1);
+// How long a frame waits for its receipt, beyond the delay that the wire's faults give it.
+constexpr auto kLongestWait = std::chrono::milliseconds(100);
+constexpr size_t kOutBytes = 1 << 18;
+constexpr int kTagBits = 48;
+
+constexpr uint8_t kFrame = 1;
+constexpr uint8_t kReceipt = 2;
 
 void add(std::atomic<uint64_t>& counter) {  // one writing thread
   counter.store(counter.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+}
+
+// Tags of one capture are no tags of another.
+uint64_t unused_tags() {
+  static std::atomic<uint64_t> captures{0};
+  return (captures.fetch_add(1, std::memory_order_relaxed) + 1) << kTagBits;
+}
+
+template <typename Record>
+Record read_record(const ByteRing& ring, uint64_t position) {
+  Record record;
+  ring.copy(position, {reinterpret_cast<uint8_t*>(&record), sizeof record});
+  return record;
 }
 
 }  // namespace
@@ -26,14 +45,15 @@ void add(std::atomic<uint64_t>& counter) {  // one writing thread
 Capture::Capture(std::string path, UniqueFd file, std::span<const std::string> interfaces,
                  uint64_t wall_offset_ns, uint64_t ring_bytes)
     : path_(std::move(path)),
+      interfaces_(interfaces.begin(), interfaces.end()),
       file_(std::move(file)),
       wall_offset_ns_(wall_offset_ns),
-      ring_(ring_bytes) {
-  std::vector<uint8_t> head;
-  pcapng::append_section(head, "Verbena software RNIC", "verbenad " VERBENA_VERSION);
-  for (const auto& name : interfaces) pcapng::append_interface(head, name, kMaxFrameBytes);
-  ring_.put(head);
-  ring_.commit();
+      ring_(ring_bytes),
+      first_tag_(unused_tags()),
+      last_tag_(first_tag_) {
+  out_.reserve(kOutBytes + kMaxFrameBytes + 4096);
+  pcapng::append_section(out_, "Verbena software RNIC", "verbenad " VERBENA_VERSION);
+  for (const auto& name : interfaces_) pcapng::append_interface(out_, name, kMaxFrameBytes);
   writer_ = std::thread([this] { write_loop(); });
 }
 
@@ -41,18 +61,35 @@ Capture::~Capture() {
   finish();
 }
 
-void Capture::tap(uint32_t interface, uint64_t now_ns, std::span<const uint8_t> frame) {
-  const auto bytes = static_cast<uint32_t>(frame.size());
-  const auto packet = pcapng::frame_packet(interface, now_ns + wall_offset_ns_, bytes);
-  if (!ring_.fits(packet.head.size() + bytes + packet.tail_bytes)) {
-    add(dropped_);
-    return;
-  }
-  ring_.put(packet.head);
+void Capture::put(uint8_t kind, const void* record, size_t bytes, std::span<const uint8_t> frame) {
+  ring_.put({&kind, 1});
+  ring_.put({static_cast<const uint8_t*>(record), bytes});
   ring_.put(frame);
-  ring_.put({packet.tail.data(), packet.tail_bytes});
   ring_.commit();
+}
+
+uint64_t Capture::tap(uint32_t interface, uint64_t now_ns, std::span<const uint8_t> frame,
+                      const TxNote& note, const FaultVerdict& fate) {
+  if (!ring_.fits(1 + sizeof(FrameRecord) + frame.size())) {
+    add(dropped_);
+    return 0;
+  }
+  const FrameRecord record{.tag = ++last_tag_,
+                           .timestamp_ns = now_ns + wall_offset_ns_,
+                           .interface = interface,
+                           .frame_bytes = static_cast<uint32_t>(frame.size()),
+                           .note = note,
+                           .fate = fate};
+  put(kFrame, &record, sizeof record, frame);
   add(written_);
+  return record.tag;
+}
+
+void Capture::received(uint32_t interface, uint64_t tag, const RxVerdict& verdict) {
+  if (tag <= first_tag_ || tag > last_tag_) return;
+  if (!ring_.fits(1 + sizeof(ReceiptRecord))) return;
+  const ReceiptRecord record{.tag = tag, .interface = interface, .verdict = verdict};
+  put(kReceipt, &record, sizeof record);
 }
 
 Capture::Totals Capture::finish() {
@@ -73,26 +110,75 @@ void Capture::write_loop() {
   for (;;) {
     // Read before the ring is: what came before the stop is written.
     const bool stop = stop_.load(std::memory_order_acquire);
-    if (write_available()) continue;
+    const bool more = read_records();
+    encode_frames(stop && !more);
+    flush();
+    if (more) continue;
     if (stop) return;
     std::this_thread::sleep_for(kWriterNap);
   }
 }
 
-bool Capture::write_available() {
-  const auto bytes = ring_.readable();
-  if (bytes.empty()) return false;
-  if (error_.load(std::memory_order_relaxed) != 0) {  // a full disk: go on emptying the ring
-    ring_.consume(bytes.size());
-    return true;
-  }
-  const ssize_t put = write(file_.value(), bytes.data(), bytes.size());
-  if (put > 0) {
-    ring_.consume(static_cast<uint64_t>(put));
-  } else if (put == 0 || errno != EINTR) {
-    error_.store(put == 0 ? EIO : errno, std::memory_order_relaxed);
+bool Capture::read_records() {
+  const uint64_t end = ring_.readable_end();
+  if (read_ == end) return false;
+  const Clock::time_point now = Clock::now();
+  while (read_ != end) {
+    const auto kind = read_record<uint8_t>(ring_, read_++);
+    if (kind == kReceipt) {
+      note_receipt(read_record<ReceiptRecord>(ring_, read_));
+      read_ += sizeof(ReceiptRecord);
+      continue;
+    }
+    Waiting waiting;
+    waiting.story.frame = read_record<FrameRecord>(ring_, read_);
+    waiting.position = read_ + sizeof(FrameRecord);
+    waiting.due = now + kLongestWait + std::chrono::nanoseconds(waiting.story.frame.fate.delay_ns);
+    read_ = waiting.position + waiting.story.frame.frame_bytes;
+    waiting_.push_back(waiting);
   }
   return true;
+}
+
+void Capture::note_receipt(const ReceiptRecord& receipt) {
+  if (waiting_.empty() || receipt.tag < waiting_.front().story.frame.tag) return;  // written
+  FrameStory& story = waiting_[receipt.tag - waiting_.front().story.frame.tag].story;
+  if (story.received < story.receipts.size()) story.receipts[story.received++] = receipt;
+}
+
+// Those at the front whose story is complete, and `all` or those that cannot wait any longer.
+void Capture::encode_frames(bool all) {
+  const Clock::time_point now = Clock::now();
+  while (!waiting_.empty()) {
+    const Waiting& first = waiting_.front();
+    const bool crowded = read_ - first.position > ring_.size() / 2;
+    if (!all && !first.story.complete() && !crowded && now < first.due) break;
+    encode(first);
+    waiting_.pop_front();
+    if (out_.size() >= kOutBytes) flush();
+  }
+  ring_.consume(waiting_.empty() ? read_ : waiting_.front().position);
+}
+
+void Capture::encode(const Waiting& waiting) {
+  const FrameRecord& frame = waiting.story.frame;
+  const auto bytes =
+      pcapng::append_packet(out_, frame.interface, frame.timestamp_ns, frame.frame_bytes,
+                            capture_comment(waiting.story, interfaces_));
+  ring_.copy(waiting.position, bytes);
+}
+
+void Capture::flush() {
+  std::span<const uint8_t> left = out_;
+  while (!left.empty() && error_.load(std::memory_order_relaxed) == 0) {
+    const ssize_t put = write(file_.value(), left.data(), left.size());
+    if (put > 0) {
+      left = left.subspan(static_cast<size_t>(put));
+    } else if (put == 0 || errno != EINTR) {
+      error_.store(put == 0 ? EIO : errno, std::memory_order_relaxed);
+    }
+  }
+  out_.clear();
 }
 
 UniqueFd open_capture_file(const std::string& path, std::string& wrong) {

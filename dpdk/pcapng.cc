@@ -11,6 +11,7 @@ constexpr uint32_t kEnhancedPacketBlock = 6;
 constexpr uint32_t kByteOrderMagic = 0x1A2B3C4D;
 constexpr uint16_t kLinkTypeEthernet = 1;
 constexpr uint16_t kOptEnd = 0;
+constexpr uint16_t kOptComment = 1;
 constexpr uint16_t kShbHardware = 2;
 constexpr uint16_t kShbApplication = 4;
 constexpr uint16_t kIfName = 2;
@@ -70,22 +71,23 @@ void append_interface(std::vector<uint8_t>& out, std::string_view name, uint32_t
   end_block(out, start);
 }
 
-PacketFrame frame_packet(uint32_t interface, uint64_t timestamp_ns, uint32_t frame_bytes) {
-  const uint32_t padding = (4 - frame_bytes % 4) % 4;
-  const uint32_t total = kPacketHeadBytes + frame_bytes + padding + 4;
-  const uint32_t words[] = {kEnhancedPacketBlock,
-                            total,
-                            interface,
-                            static_cast<uint32_t>(timestamp_ns >> 32),
-                            static_cast<uint32_t>(timestamp_ns),
-                            frame_bytes,   // captured
-                            frame_bytes};  // on the wire
-  static_assert(sizeof words == kPacketHeadBytes);
-  PacketFrame packet{};
-  std::memcpy(packet.head.data(), words, sizeof words);
-  std::memcpy(packet.tail.data() + padding, &total, sizeof total);
-  packet.tail_bytes = padding + 4;
-  return packet;
+std::span<uint8_t> append_packet(std::vector<uint8_t>& out, uint32_t interface,
+                                 uint64_t timestamp_ns, uint32_t frame_bytes,
+                                 std::string_view comment) {
+  const size_t start = begin_block(out, kEnhancedPacketBlock);
+  append(out, interface);
+  append(out, static_cast<uint32_t>(timestamp_ns >> 32));
+  append(out, static_cast<uint32_t>(timestamp_ns));
+  append(out, frame_bytes);  // captured
+  append(out, frame_bytes);  // on the wire
+  const size_t frame = out.size();
+  out.resize((frame + frame_bytes + 3) / 4 * 4);
+  if (!comment.empty()) {
+    append_option(out, kOptComment, comment);
+    append_option(out, kOptEnd, {});
+  }
+  end_block(out, start);
+  return {out.data() + frame, frame_bytes};
 }
 
 }  // namespace verbena::pcapng

@@ -58,8 +58,15 @@ class Port : public TxSink {
 
   virtual const PortCounters& counters() const = 0;
 
+  // What became of the frames of an rx_burst(), in its order. Only wanted while captured().
+  virtual void received(std::span<rte_mbuf* const> frames, std::span<const RxVerdict> verdicts) = 0;
+
   // Not owned; null ends the capture.
-  virtual void capture_to(Capture* capture) = 0;
+  void capture_to(Capture* capture) { capture_ = capture; }
+  bool captured() const { return capture_ != nullptr; }
+
+ protected:
+  Capture* capture_ = nullptr;
 };
 
 }  // namespace verbena

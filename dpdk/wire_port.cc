@@ -18,6 +18,12 @@ constexpr uint32_t kPoolCache = 256;
 // A frame that others are to pass goes on when none has come for so long.
 constexpr DurationNs kMaxHoldNs = 50'000;
 
+// A frame's name in a capture, beside its buffer. Left from an earlier frame when there is no
+// capture: another one will not know it.
+uint64_t& tag_of(rte_mbuf* frame) {
+  return *static_cast<uint64_t*>(rte_mbuf_to_priv(frame));
+}
+
 }  // namespace
 
 WirePort::WirePort(uint32_t index, MacAddr mac, rte_mempool* pool, FaultModel& faults,
@@ -72,16 +78,28 @@ void WirePort::commit(const TxFrame& frame, uint32_t bytes) {
   mbuf->pkt_len = bytes;
   --outstanding_;
   ++counters_.tx_frames;
-  if (capture_ != nullptr) [[unlikely]] {
-    capture_->tap(index_, clock_.now(), {frame.data, bytes});
+  const bool to_self = bytes >= mac_.bytes.size() &&
+                       std::memcmp(frame.data, mac_.bytes.data(), mac_.bytes.size()) == 0;
+  if (!to_self && faults_.active()) [[unlikely]] {
+    return send_through_faults(mbuf, frame.note);
   }
-  if (bytes >= mac_.bytes.size() &&
-      std::memcmp(frame.data, mac_.bytes.data(), mac_.bytes.size()) == 0) {
-    enqueue(rx_, mbuf);
-  } else if (faults_.active()) [[unlikely]] {
-    send_through_faults(mbuf);
-  } else {
-    enqueue(peer_->rx_, mbuf);
+  tap(mbuf, frame.note, {});
+  enqueue(to_self ? rx_ : peer_->rx_, mbuf);
+}
+
+// Returns the tag, which the frame has now.
+uint64_t WirePort::tap(rte_mbuf* frame, const TxNote& note, const FaultVerdict& fate) {
+  if (capture_ == nullptr) [[likely]] {
+    return 0;
+  }
+  const std::span<const uint8_t> bytes(rte_pktmbuf_mtod(frame, const uint8_t*), frame->pkt_len);
+  return tag_of(frame) = capture_->tap(index_, clock_.now(), bytes, note, fate);
+}
+
+void WirePort::received(std::span<rte_mbuf* const> frames, std::span<const RxVerdict> verdicts) {
+  if (capture_ == nullptr) return;
+  for (size_t i = 0; i < frames.size(); ++i) {
+    capture_->received(index_, tag_of(frames[i]), verdicts[i]);
   }
 }
 
@@ -95,11 +113,15 @@ void WirePort::enqueue(rte_ring* ring, rte_mbuf* frame) {
   VERBENA_ASSERT(result == 0);  // allocate() has made sure of the room
 }
 
-void WirePort::send_through_faults(rte_mbuf* frame) {
+void WirePort::send_through_faults(rte_mbuf* frame, const TxNote& note) {
   auto* const bytes = rte_pktmbuf_mtod(frame, uint8_t*);
   last_sent_ = clock_.now();
-  const FaultVerdict verdict =
+  FaultVerdict verdict =
       faults_.next(index_, {bytes, frame->pkt_len}, last_sent_, held_count_ < kMaxHeld);
+  rte_mbuf* const copy =
+      verdict.duplicate ? rte_pktmbuf_copy(frame, pool_, 0, UINT32_MAX) : nullptr;
+  verdict.duplicate = copy != nullptr;
+  const uint64_t tag = tap(frame, note, verdict);
   if (verdict.drop) {
     ++counters_.faults_dropped;
     rte_pktmbuf_free(frame);
@@ -108,10 +130,9 @@ void WirePort::send_through_faults(rte_mbuf* frame) {
   const Timestamp due = last_sent_ + verdict.delay_ns;
   counters_.faults_delayed += verdict.delay_ns != 0 ? 1 : 0;
   if (verdict.duplicate) {
-    if (rte_mbuf* copy = rte_pktmbuf_copy(frame, pool_, 0, UINT32_MAX); copy != nullptr) {
-      ++counters_.faults_duplicated;
-      forward(copy, due);
-    }
+    ++counters_.faults_duplicated;
+    tag_of(copy) = tag;
+    forward(copy, due);
   }
   if (verdict.corrupt_bit) {
     ++counters_.faults_corrupted;
@@ -175,7 +196,7 @@ Timestamp WirePort::next_flush() const {
 
 Wire::Wire(const std::array<MacAddr, 2>& macs, std::span<const FaultRule> faults,
            const Clock& clock) {
-  pool_ = rte_pktmbuf_pool_create("verbena_frames", kPoolFrames, kPoolCache, 0,
+  pool_ = rte_pktmbuf_pool_create("verbena_frames", kPoolFrames, kPoolCache, sizeof(uint64_t),
                                   RTE_PKTMBUF_HEADROOM + kMaxFrameBytes, SOCKET_ID_ANY);
   if (pool_ == nullptr) {
     throw std::runtime_error(std::string("no memory for packet buffers: ") +

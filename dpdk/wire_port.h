@@ -36,7 +36,7 @@ class WirePort final : public Port {
   bool has_room() const override;
   int wake_fd() const override { return -1; }
   const PortCounters& counters() const override { return counters_; }
-  void capture_to(Capture* capture) override { capture_ = capture; }
+  void received(std::span<rte_mbuf* const> frames, std::span<const RxVerdict> verdicts) override;
 
   uint32_t queued() const { return rte_ring_count(rx_); }
 
@@ -64,7 +64,8 @@ class WirePort final : public Port {
   WirePort(uint32_t index, MacAddr mac, rte_mempool* pool, FaultModel& faults, const Clock& clock);
 
   uint32_t promised() const;
-  void send_through_faults(rte_mbuf* frame);
+  uint64_t tap(rte_mbuf* frame, const TxNote& note, const FaultVerdict& fate);
+  void send_through_faults(rte_mbuf* frame, const TxNote& note);
   void count_overtaking();
   void forward(rte_mbuf* frame, Timestamp due);
   void deliver_earliest();
@@ -83,7 +84,6 @@ class WirePort final : public Port {
   uint32_t outstanding_ = 0;  // allocated, neither committed nor released
   Timestamp last_sent_ = 0;   // through faults
   PortCounters counters_;
-  Capture* capture_ = nullptr;
   Clock clock_;
 };
 

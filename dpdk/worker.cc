@@ -24,7 +24,11 @@ constexpr int kLongestSleepMs = 60'000;
 }  // namespace
 
 Worker::Worker(const Policy& policy, const Clock& clock, abi::WorkerPage* page)
-    : policy_(policy), clock_(clock), page_(page), epoll_(epoll_create1(EPOLL_CLOEXEC)) {
+    : policy_(policy),
+      clock_(clock),
+      page_(page),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      verdicts_(kBurst) {
   epoll_event event{.events = EPOLLIN, .data = {.ptr = nullptr}};
   const bool ok =
       epoll_ && epoll_ctl(epoll_.value(), EPOLL_CTL_ADD, commands_.wake_fd(), &event) == 0;
@@ -96,7 +100,11 @@ uint32_t Worker::receive(Slot& slot, Timestamp now) {
     for (uint32_t i = 0; i < count; ++i) {
       frames[i] = {rte_pktmbuf_mtod(mbufs[i], const uint8_t*), mbufs[i]->data_len};
     }
-    slot.device->on_burst(std::span(frames).first(count), now, *slot.port);
+    const auto told = std::span(verdicts_).first(slot.port->captured() ? count : 0);
+    slot.device->on_burst(std::span(frames).first(count), now, *slot.port, told);
+    if (!told.empty()) [[unlikely]] {
+      slot.port->received(std::span(mbufs).first(count), told);
+    }
     rte_pktmbuf_free_bulk(mbufs.data(), count);
     total += count;
     if (count < kBurst) break;

@@ -70,7 +70,7 @@ class Worker {
   };
 
   uint32_t round(Timestamp now);
-  static uint32_t receive(Slot& slot, Timestamp now);
+  uint32_t receive(Slot& slot, Timestamp now);
   uint32_t ring_doorbells(Timestamp now);
   void route_events(Slot& slot);
 
@@ -85,6 +85,7 @@ class Worker {
   abi::WorkerPage* const page_;
   CommandQueue commands_;
   UniqueFd epoll_;
+  std::vector<RxVerdict> verdicts_;  // of a burst
   std::vector<Slot> slots_;
   std::vector<WorkerClient*> clients_;
   bool stop_ = false;

@@ -8,8 +8,11 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -257,6 +260,37 @@ TEST_F(WirePortTest, ChangedRulesLetGoOfWhatWasKept) {
   EXPECT_EQ(wire_->clear_faults({}), 2U);
   ASSERT_TRUE(send(left(), kRight, 4));
   EXPECT_EQ(numbers(right()), std::vector<uint32_t>{4});
+}
+
+// A capture sees each frame as it was sent, and hears of both of its copies.
+TEST_F(WirePortTest, CaptureLearnsWhatBecameOfEachFrame) {
+  const std::string path = testing::TempDir() + "/verbena-wire-port-test.pcapng";
+  std::string wrong;
+  UniqueFd file = open_capture_file(path, wrong);
+  ASSERT_TRUE(file) << wrong;
+  const std::string names[] = {"left", "right"};
+  Capture capture(path, std::move(file), names, 0);
+  make({"nth=1 dup=1", "nth=2 drop=1"});
+  left().capture_to(&capture);
+  right().capture_to(&capture);
+  for (uint32_t i = 0; i < 2; ++i) ASSERT_TRUE(send(left(), kRight, i));
+  ASSERT_TRUE(send(left(), kLeft, 2));
+  for (WirePort* port : {&right(), &left()}) {
+    std::array<rte_mbuf*, 8> frames;
+    const uint32_t count = port->rx_burst(frames);
+    const std::vector<RxVerdict> verdicts(count, {.kind = RxVerdict::Kind::kExecuted});
+    port->received(std::span(frames).first(count), verdicts);
+    rte_pktmbuf_free_bulk(frames.data(), count);
+  }
+  EXPECT_EQ(capture.finish().written, 3U);
+  std::ifstream stream(path, std::ios::binary);
+  const std::string bytes{std::istreambuf_iterator<char>(stream), {}};
+  std::filesystem::remove(path);
+  EXPECT_NE(bytes.find("wire: delivered twice; right: expected PSN: executed; right: expected PSN"),
+            std::string::npos);
+  EXPECT_NE(bytes.find("wire: dropped"), std::string::npos);
+  EXPECT_NE(bytes.find("; left: expected PSN: executed"), std::string::npos);
+  EXPECT_EQ(bytes.find("not received"), std::string::npos);
 }
 
 TEST_F(WirePortTest, SameSeedSameFrames) {
