@@ -190,6 +190,18 @@ void add_conformance(CLI::App& app, Context& context) {
   run_command->footer(
       "The last line is \"N passed, M failed\". The exit status is 1 when a case failed.");
   run_command->callback([&context, options] { run_conformance(&context, *options); });
+  auto import = std::make_shared<ImportOptions>();
+  CLI::App* import_command = command->add_subcommand(
+      "import", "Make a case for each role that Verbena can play in a capture");
+  import_command->fallthrough();
+  import_command->add_option("CAPTURE", import->capture, "A pcap or pcapng file")->required();
+  import_command->add_option("-o,--output", import->folder, "The folder for the cases")
+      ->type_name("FOLDER")
+      ->required();
+  import_command->footer(
+      "What makes no case is named with the reason. The exit status is 1 when a case does not "
+      "pass.");
+  import_command->callback([&context, import] { import_conformance(&context, *import); });
 }
 
 std::vector<std::string> subcommand_names(const CLI::App& app) {

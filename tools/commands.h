@@ -41,6 +41,11 @@ struct ExplainOptions {
   bool ascii = false;
 };
 
+struct ImportOptions {
+  std::string capture;
+  std::string folder;
+};
+
 void up(const Context& context, const DaemonOptions& options);
 void down(const Context& context);
 void run(const Context& context, const std::string& device);
@@ -55,5 +60,6 @@ void stop_capture(const Context& context);
 void explain(const Context& context, const ExplainOptions& options);
 void doctor(Context* context);
 void run_conformance(Context* context, const ConformanceOptions& options);
+void import_conformance(Context* context, const ImportOptions& options);
 
 }  // namespace verbena::tools

@@ -125,7 +125,7 @@ INSTANTIATE_TEST_SUITE_P(
             "[[difference]]\nrule = \"r\"\nwhy = \"w\"\npackets = \"1\"\n"
             "ours = { opcode = \"NACK\" }\n",
             "dir/case.toml:14: [[difference]] 1 ours opcode: 'NACK' is no opcode of RC | "
-            "as tshark writes it: opcode = \"READ Response First\""},
+            "as tshark writes it: opcode = \"RDMA READ response First\""},
         Bad{"Impatient", "[compare]\ntimer_tolerance = 0.5\n",
             "dir/case.toml:11: [compare] timer_tolerance: is below 1 | "
             "a factor from 1 on: timer_tolerance = 1.1"}),

@@ -163,6 +163,7 @@ struct NetworkSection {
   std::vector<uint32_t> repeated;     // arrived twice
   std::map<uint32_t, uint32_t> late;  // packet -> the one that it arrived directly after
   std::vector<uint32_t> corrupted;    // sent by the played side, and changed before it was captured
+  std::vector<uint32_t> copied;       // sent once by the played side, and repeated before capture
   std::vector<ExtraPacket> unseen;    // sent by the played side, and lost before it was captured
 };
 

@@ -56,15 +56,16 @@ void check_field(const TomlTable& table, std::string_view key, std::string_view 
 
 std::vector<FieldValue> read_fields(TomlTable& table) {
   std::vector<FieldValue> values;
-  for (const std::string& field : table.keys()) {
-    check_field(table, field, field);
-    FieldValue value{field, 0};
+  for (const std::string& key : table.keys()) check_field(table, key, key);
+  for (const std::string_view field : field_names()) {
+    if (!table.has(field)) continue;
+    FieldValue value{std::string(field), 0};
     if (field == "opcode" && table.is_text(field)) {
       const std::string name = table.need_text(field);
       const auto opcode = opcode_of(name, Transport::kRc);
       if (!opcode) {
         table.refuse(field, fmt::format("'{}' is no opcode of RC", name),
-                     "as tshark writes it: opcode = \"READ Response First\"");
+                     "as tshark writes it: opcode = \"RDMA READ response First\"");
       }
       value.value = *opcode;
     } else {
@@ -392,6 +393,7 @@ void Reader::read_network(TomlTable& table) {
   network.lost = read_packets(table, "lost");
   network.repeated = read_packets(table, "repeated");
   network.corrupted = read_packets(table, "corrupted");
+  network.copied = read_packets(table, "copied");
   for (TomlTable& entry : table.tables("late")) {
     const auto packet = static_cast<uint32_t>(entry.need_number("packet", kMax32));
     const auto after = static_cast<uint32_t>(entry.need_number("after", kMax32));

@@ -40,7 +40,7 @@ std::vector<std::string_view> field_names();
 std::optional<uint64_t> field_value(const wire::ParsedPacket& packet, std::string_view field);
 // As messages show it: "0x61 (NAK invalid request)".
 std::string field_text(std::string_view field, uint64_t value);
-// The opcode's byte by its name, as "READ Response First".
+// The opcode's byte by its name, as "RDMA READ response First".
 std::optional<uint8_t> opcode_of(std::string_view name, Transport transport);
 
 }  // namespace verbena::conformance

@@ -99,6 +99,12 @@ void Outbox::fill_all(Timestamp now) {
   }
 }
 
+bool Outbox::engine_wants_to_send(Timestamp now) {
+  Sink sink(0);
+  stage_.device().poll(now, sink, 1);
+  return stage_.device().has_work();
+}
+
 void Outbox::play(std::span<const uint8_t> frame, Timestamp now) {
   Sink sink(UINT32_MAX);
   const RxFrame received{frame.data(), static_cast<uint32_t>(frame.size())};

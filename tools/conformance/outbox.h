@@ -39,6 +39,8 @@ class Outbox {
   void fill_answer(size_t qp, Timestamp now);
   // Asks for all.
   void fill_all(Timestamp now);
+  // Whether the engine has something to send, which stays with it.
+  bool engine_wants_to_send(Timestamp now);
   // Plays a frame to the engine.
   void play(std::span<const uint8_t> frame, Timestamp now);
 

@@ -87,10 +87,10 @@ void Player::run(const Step& step) {
 // ---- What happens to the device ----
 
 void Player::fire_timers() {
-  const bool idle = !stage_.device().has_work();
+  const bool idle = !outbox_.engine_wants_to_send(now_);
   stage_.device().on_timeout(now_);
   stage_.take_events();
-  if (idle && stage_.device().has_work()) woken_at_ = now_;
+  if (idle && outbox_.engine_wants_to_send(now_)) woken_at_ = now_;
 }
 
 void Player::advance(Timestamp to) {
@@ -201,18 +201,12 @@ Row& Player::add_row(Row::Kind kind, uint32_t packet, std::string note) {
   return result_.rows.back();
 }
 
-// The interval of the timer that makes this queue pair send again.
-DurationNs Player::timer_of(const QpState& state, size_t qp) const {
-  if (state.rnr_code) return rnr_delay(*state.rnr_code);
-  return ack_timeout(static_cast<uint8_t>(case_.qps[qp].timeout));
-}
-
 // Lets time pass until a timer makes the engine send. `in_capture` is the wait of the capture.
 bool Player::wait_for(Stream stream, DurationNs in_capture) {
   const QpState& state = states_[stream.qp];
   DurationNs longest = in_capture;
-  if (!stream.responses && !stage_.device().has_work()) {
-    longest = std::max(longest, timer_of(state, stream.qp));
+  if (!stream.responses && state.rnr_code) {
+    longest = std::max(longest, rnr_delay(*state.rnr_code));
   }
   const Timestamp limit = state.last_frame + times(longest, case_.compare.timer_tolerance) + kSlack;
   while (!outbox_.fill(stream, now_)) {
@@ -231,8 +225,9 @@ void Player::check_time(const Step& step, const SentPacket& ours, Stream stream)
   if (!again || !woken_at_) return;
   const DurationNs waited = *woken_at_ > state.last_frame ? *woken_at_ - state.last_frame : 0;
   const DurationNs in_capture = step.time - state.last_in_capture;
-  const DurationNs least =
-      std::min(timer_of(state, stream.qp), times(in_capture, 1 / case_.compare.timer_tolerance));
+  DurationNs least = times(in_capture, 1 / case_.compare.timer_tolerance);
+  if (state.rnr_code) least = std::min(least, rnr_delay(*state.rnr_code));
+  woken_at_.reset();  // what follows goes with it
   if (waited + kSlack >= least) return;
   add_row(Row::Kind::kUntimely, step.packet,
           fmt::format("sent again after {}; at least {} must pass", milliseconds(waited),

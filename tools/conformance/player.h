@@ -48,7 +48,6 @@ class Player {
 
   void advance(Timestamp to);
   void fire_timers();
-  [[nodiscard]] DurationNs timer_of(const QpState& state, size_t qp) const;
   [[nodiscard]] Exceptions exceptions_of(uint32_t packet) const;
   [[nodiscard]] const Difference* not_sent(uint32_t packet) const;
   Row& add_row(Row::Kind kind, uint32_t packet, std::string note = {});

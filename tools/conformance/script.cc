@@ -69,13 +69,16 @@ class ScriptMaker {
   void add_extra(const ExtraPacket& packet, std::string why);
   void add_extras();
   void add_actions();
-  void insert(const When& when, Step step);
+  struct Place {
+    size_t before;  // position of a step
+    DurationNs time;
+  };
+  [[nodiscard]] Place place_of(const When& when) const;
 
   const Case& case_;
   const trace::Capture& capture_;
   Script script_;
-  // How many steps at the beginning are those with When::kStart.
-  size_t at_start_ = 0;
+  std::vector<uint32_t> newest_;  // for each step the highest number up to it
   std::optional<Timestamp> begin_;
 };
 
@@ -122,6 +125,7 @@ void ScriptMaker::check_packets() const {
   check_all(case_.network.lost, "[network] lost");
   check_all(case_.network.repeated, "[network] repeated");
   check_all(case_.network.corrupted, "[network] corrupted");
+  check_all(case_.network.copied, "[network] copied");
   for (const ExtraPacket& packet : case_.network.unseen)
     check_after(packet.after, "[network] unseen");
   check_all(case_.compare.optional, "[compare] optional");
@@ -138,7 +142,7 @@ void ScriptMaker::add_frame(size_t frame) {
   const uint32_t number = number_of(frame);
   if (!in_range(number)) return;
   const auto kind = kind_of(case_, capture_.frames[frame].bytes);
-  if (!kind) return;
+  if (!kind || holds(case_.network.copied, number)) return;
   const Timestamp time = capture_.frames[frame].time;
   if (!begin_) begin_ = time;
   // Captures of several queues may not be in the order of time; their order counts.
@@ -196,47 +200,62 @@ void ScriptMaker::add_extras() {
   }
 }
 
-void ScriptMaker::insert(const When& when, Step step) {
-  auto& steps = script_.steps;
-  const auto is_frame = [](const Step& s) { return s.packet != 0; };
-  auto place = steps.begin() + static_cast<std::ptrdiff_t>(at_start_);
+// The step before which something is done, and when that is. Steps are those of frames, and are in
+// the order of their numbers but for what arrived late.
+ScriptMaker::Place ScriptMaker::place_of(const When& when) const {
+  const std::vector<Step>& steps = script_.steps;
+  const auto index = [&](auto place) { return static_cast<size_t>(place - steps.begin()); };
   switch (when.kind) {
     case When::Kind::kStart:
-      ++at_start_;
       break;
-    case When::Kind::kBefore:
-      place = std::find_if(place, steps.end(),
-                           [&](const Step& s) { return is_frame(s) && s.packet >= when.packet; });
-      step.time = place != steps.end() ? place->time : script_.length;
-      break;
-    case When::Kind::kAfter: {
-      // Behind the last frame up to that number, and behind actions with the same time.
-      auto behind = place;
-      for (auto s = place; s != steps.end(); ++s) {
-        if (is_frame(*s) && s->packet <= when.packet) behind = s + 1;
-      }
-      step.time = behind != steps.begin() ? (behind - 1)->time : 0;
-      while (behind != steps.end() && !is_frame(*behind)) ++behind;
-      place = behind;
-      break;
+    case When::Kind::kBefore: {
+      const auto place = std::lower_bound(newest_.begin(), newest_.end(), when.packet);
+      const auto at = static_cast<size_t>(place - newest_.begin());
+      return {at, at < steps.size() ? steps[at].time : script_.length};
     }
-    case When::Kind::kAt:
-      place = std::find_if(place, steps.end(), [&](const Step& s) { return s.time >= when.at; });
-      step.time = when.at;
-      script_.length = std::max(script_.length, when.at);
-      break;
+    case When::Kind::kAfter: {
+      const auto place = std::upper_bound(newest_.begin(), newest_.end(), when.packet);
+      const auto at = static_cast<size_t>(place - newest_.begin());
+      return {at, at != 0 ? steps[at - 1].time : 0};
+    }
+    case When::Kind::kAt: {
+      const auto place = std::find_if(steps.begin(), steps.end(),
+                                      [&](const Step& s) { return s.time >= when.at; });
+      return {index(place), when.at};
+    }
   }
-  steps.insert(place, step);
+  return {0, 0};
 }
 
+// Behind the frame that they come after, in the order: stores, receives, sends, changes of state.
 void ScriptMaker::add_actions() {
+  for (const Step& step : script_.steps) {
+    newest_.push_back(std::max(step.packet, newest_.empty() ? 0 : newest_.back()));
+  }
+  std::vector<std::pair<size_t, Step>> actions;
   const auto add_all = [&](const auto& sections, Step::Kind kind) {
-    for (size_t i = 0; i < sections.size(); ++i) insert(sections[i].when, {kind, i, 0, 0});
+    for (size_t i = 0; i < sections.size(); ++i) {
+      const Place place = place_of(sections[i].when);
+      actions.push_back({place.before, {kind, i, 0, place.time}});
+      script_.length = std::max(script_.length, place.time);
+    }
   };
   add_all(case_.stores, Step::Kind::kStore);
   add_all(case_.recvs, Step::Kind::kRecv);
   add_all(case_.sends, Step::Kind::kSend);
   add_all(case_.modifies, Step::Kind::kModify);
+  std::stable_sort(actions.begin(), actions.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.first, a.second.time) < std::pair(b.first, b.second.time);
+  });
+  std::vector<Step> merged;
+  auto action = actions.begin();
+  for (size_t i = 0; i <= script_.steps.size(); ++i) {
+    for (; action != actions.end() && action->first == i; ++action) {
+      merged.push_back(action->second);
+    }
+    if (i < script_.steps.size()) merged.push_back(script_.steps[i]);
+  }
+  script_.steps = std::move(merged);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@ namespace verbena::conformance {
 namespace {
 
 constexpr uint64_t kAlignment = 64;
+constexpr uint64_t kMostMemory = uint64_t{1} << 30;
 constexpr uint32_t kMaxSge = 16;
 constexpr uint64_t kGrhBytes = 40;
 // What has no place of its own in the station's memory.
@@ -55,6 +56,8 @@ DeviceConfig config_of(const Case& c) {
   more(config.max_cq, 2 * c.qps.size());
   more(config.max_mr, c.memories.size());
   more(config.max_ah, c.sends.size());
+  more(config.max_qp_wr, std::max(c.sends.size(), c.recvs.size()));
+  more(config.max_cqe, std::max(c.sends.size(), c.recvs.size()));
   return config;
 }
 
@@ -71,7 +74,10 @@ uint64_t Stage::memory_bytes(const Case& c, const trace::Capture& capture) {
   for (const MemorySection& memory : c.memories) bytes += aligned(memory.bytes);
   for (const RecvSection& recv : c.recvs) bytes += aligned(buffer_bytes(recv, capture));
   for (const SendSection& send : c.sends) bytes += aligned(buffer_bytes(send, capture));
-  return bytes;
+  if (bytes <= kMostMemory) return bytes;
+  throw tools::CommandError(
+      fmt::format("{}: its regions and buffers take {} bytes", c.file.string(), bytes),
+      "at most 1 GiB in all");
 }
 
 Stage::Stage(const Case& c, const trace::Capture& capture, Timestamp now)
@@ -166,11 +172,6 @@ void Stage::add_queues(size_t index) {
   options.max_send_wr = sends + 1;
   options.max_recv_wr = recvs + 1;
   options.max_send_sge = options.max_recv_sge = kMaxSge;
-  if (std::max(sends, recvs) >= station_.device.config().max_qp_wr) {
-    throw tools::CommandError(fmt::format("{}: {} has {} work requests", case_.file.string(),
-                                          qp_name(index), std::max(sends, recvs)),
-                              fmt::format("fewer than {}", station_.device.config().max_qp_wr));
-  }
   queues.qp = &station_.add_qp(options, queues.send_cq, queues.recv_cq);
   queues_.push_back(std::move(queues));
 }
