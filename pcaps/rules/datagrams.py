@@ -1,6 +1,6 @@
 """Unreliable datagrams."""
-from scenario import (DUT, KEY, MS, MTU, PEER, QKEY, STRANGER, VA, Action, case, dut, flushed, memory,
-                      pattern, peer, recv, send, ud, wait)
+from scenario import (DUT, KEY, MS, MTU, PEER, QKEY, STRANGER, VA, Action, case, dut, flushed, leave_open,
+                      memory, pattern, peer, recv, send, ud, wait)
 
 GRH = 40
 FROM = {'src_qpn': PEER.qpn}
@@ -32,7 +32,8 @@ case('ud-receive-grh', 'UD-2',
          MARKED,
      ], memories=[memory(1024, expect=[
          (0, 'hex ' + bytes(20).hex()), (20, 'hex ' + IPV4_HEADER.hex()),
-         (GRH, 'hex ' + pattern(1, 16).hex())])])
+         (GRH, 'hex ' + pattern(1, 16).hex())])],
+     options={'engine_only': 'it looks at addresses of the capture in memory'})
 case('ud-immediate', 'UD-8', 'The immediate of a datagram is in its completion',
      ud(), [ud_recv(imm=0xCAFE0001), peer.datagram(5, imm=0xCAFE0001)])
 case('ud-qkey', 'UD-4', 'A datagram with another Q_Key is dropped',
@@ -65,7 +66,8 @@ case('ud-more-than-mtu', 'UD-1', 'A datagram longer than the MTU of the port is 
          ud_recv(2048, got=1024),
          peer.datagram(0, 1028),
          peer.datagram(1, 1024),
-     ], device={'active_mtu': '1024'}, counters={'drop_bad_length': 1})
+     ], device={'active_mtu': '1024'}, counters={'drop_bad_length': 1},
+     options={'engine_only': 'the MTU of the port is 1024 in it'})
 case('ud-send', 'UD-7 UD-8 RC-REQ-5', 'Datagrams: PSNs count up, AckReq is 0, DETH has Q_Key and own number',
      ud(sq_psn=0xFFFFFF), [
          send(**TO), send('SEND_WITH_IMM', 300, imm=9, **TO), send(size=0, **TO),
@@ -74,8 +76,8 @@ case('ud-send', 'UD-7 UD-8 RC-REQ-5', 'Datagrams: PSNs count up, AckReq is 0, DE
 case('ud-send-too-long', 'UD-1', 'A SEND longer than the MTU of the port sends nothing and completes',
      ud(), [
          send(size=1024, **TO), send(size=1025, **TO), send(size=4, **TO),
-         dut.datagram(0, 1024), dut.datagram(2, 4),
-     ], device={'active_mtu': '1024'}, compare={'ignore': [{'packets': '2', 'fields': ['psn']}]})
+         dut.datagram(0, 1024), leave_open([dut.datagram(2, 4)], 'psn'),
+     ], device={'active_mtu': '1024'})
 case('ud-controlled-qkey', 'UD-5', 'A Q_Key with its highest bit set stands for that of the queue pair',
      ud(qkey=0x12121212), [
          send(**TO | {'qkey': 0x80000000}), send(**TO | {'qkey': 0x7FFFFFFF}),

@@ -15,6 +15,8 @@ class Emitter:
         self.frames = []
         self.tables = []
         self.waited = False
+        self.optional = []
+        self.ignored = []
 
     def files(self):
         for step in self.case.steps:
@@ -29,9 +31,17 @@ class Emitter:
             self.clock += DUT_STEP if step.from_dut else PEER_STEP
             self.frames.append((self.clock, step.frame(*self.case.hosts).build()))
             self.waited = False
+            self._note_choices(step)
         else:
             assert isinstance(step, Action), step
             self.tables.append((step.table, self._when() | step.keys))
+
+    def _note_choices(self, packet):
+        number = len(self.frames)
+        if packet.optional:
+            self.optional.append(number)
+        if packet.open_fields:
+            self.ignored.append({'packets': [number], 'fields': list(packet.open_fields)})
 
     def _when(self):
         if not self.frames:
@@ -70,7 +80,12 @@ class Emitter:
             expected['events'] = [{'event': event} for event in case.events]
         if case.counters:
             expected['counters'] = case.counters
-        for name, keys in (('compare', case.compare), ('expect', expected)):
+        compare = dict(case.compare)
+        if self.optional:
+            compare['optional'] = self.optional
+        if self.ignored:
+            compare['ignore'] = self.ignored
+        for name, keys in (('compare', compare), ('expect', expected)):
             if keys:
                 lines += ['', f'[{name}]'] + assignments(keys)
         return '\n'.join(lines) + '\n'

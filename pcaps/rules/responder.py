@@ -1,6 +1,7 @@
 """The device answers: PSNs, message numbers, duplicates, acknowledgements."""
 from scenario import (ACKNOWLEDGE, INVALID, KEY, MS, MTU, NO_CREDITS, RESPONSE_FIRST, SEQUENCE, VA, case, dut,
-                      flushed, idle, memory, modify, pattern, peer, rc, recv, store, wait, written)
+                      flushed, idle, leave_open, memory, modify, pattern, peer, rc, recv, store, wait,
+                      written)
 
 HALF = 2**23
 
@@ -171,7 +172,8 @@ case('rsp-reads-remembered', 'RC-RSP-33', 'As many READs as max_dest_rd_atomic s
      rc(max_dest_rd_atomic=4), [
          [[peer.read(i, va=VA + 64 * i), dut.responses(i, msn=i + 1, at=64 * i)] for i in range(5)],
          peer.read(0),
-         [[peer.read(i, va=VA + 64 * i), dut.responses(i, msn=i + 1, at=64 * i)] for i in range(1, 5)],
+         [[peer.read(i, va=VA + 64 * i), leave_open(dut.responses(i, at=64 * i), 'msn')] for i in range(1,
+                                                                                                        5)],
      ], memories=[memory()], counters={'drop_duplicate_not_found': 1})
 case('rsp-duplicates-in-order', 'RC-RSP-34',
      'READs and SENDs that come again are answered in the order of their PSNs',
@@ -180,8 +182,8 @@ case('rsp-duplicates-in-order', 'RC-RSP-34',
          peer.read(0), dut.responses(0, msn=1),
          peer.read(1, va=VA + 64), dut.responses(1, msn=2, at=64),
          peer.send(2), dut.ack(2, 3),
-         peer.read(0), dut.responses(0, msn=1),
-         peer.read(1, va=VA + 64), dut.responses(1, msn=2, at=64),
+         peer.read(0), leave_open(dut.responses(0), 'msn'),
+         peer.read(1, va=VA + 64), leave_open(dut.responses(1, at=64), 'msn'),
          peer.send(2), dut.ack(2, 3),
      ], memories=[memory()])
 case('rsp-stale-ack-of-duplicates', 'RC-RSP-30',

@@ -84,7 +84,7 @@ RULES = [Rule(*fields) for fields in (
     ('RC-REQ-63', 'Inline data is taken when it is posted', 'rdma-core, rxe', LOCAL + 'tests/provider/'),
     ('RC-REQ-64', 'Addresses of atomics are aligned to 8 bytes', 'rxe', WAITS + 'atomics'),
     ('RC-REQ-65', 'A message has at most 2^31 bytes', 'IBTA ch. 9.4'),
-    ('RC-3.1', 'Order of checks: PSN, sequence, permission, length, receive, R_Key', 'IBTA ch. 9.7; rxe'),
+    ('RC-3.1', 'Order of checks: PSN, sequence, permission, receive, R_Key', 'IBTA ch. 9.7; rxe'),
     ('RC-RSP-1', 'A gap is answered by one NAK with the expected PSN, then by silence until that comes',
      'IBTA ch. 9.7; rxe, hfi1'),
     ('RC-RSP-2', 'Nothing is executed twice', 'IBTA ch. 9.7'),

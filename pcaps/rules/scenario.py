@@ -54,6 +54,8 @@ def pattern(seed, size, start=0):
 class Packet:
     from_dut: bool
     fields: dict
+    optional: bool = False   # a rule leaves it to the device to send it
+    open_fields: tuple = ()  # fields that a rule leaves to the device
 
     def frame(self, dut, other):
         ends = {'source': dut, 'dest': other} if self.from_dut else {'source': other, 'dest': dut}
@@ -140,6 +142,14 @@ class Side:
 peer, dut = Side(False), Side(True)
 
 
+def optional(packet):
+    return dataclasses.replace(packet, optional=True)
+
+
+def leave_open(packets, *fields):
+    return [dataclasses.replace(packet, open_fields=fields) for packet in packets]
+
+
 # ---- The device's application, and time ----
 
 @dataclasses.dataclass
@@ -159,7 +169,8 @@ def wait(ns):
 
 
 def recv(size=64, seed=1, got=None, status='SUCCESS', **completion):
-    """A receive of `size` bytes, which `got` bytes of pattern `seed` fill. status None: it stays posted."""
+    """A receive of `size` bytes, which `got` bytes of pattern `seed` fill. status None: it stays posted;
+    "A or B": either."""
     got = size if got is None else got
     keys = {'bytes': size}
     if status == 'SUCCESS':
@@ -169,7 +180,8 @@ def recv(size=64, seed=1, got=None, status='SUCCESS', **completion):
                 keys['expect'] = 'hex ' + pattern(seed, got).hex()
         keys['completion'] = {'status': status, 'opcode': 'RECV', 'byte_len': got} | completion
     elif status:
-        keys['completion'] = {'status': status} | completion
+        first, *others = status.split(' or ')
+        keys['completion'] = {'status': first} | ({'or': others} if others else {}) | completion
     return Action('recv', keys)
 
 

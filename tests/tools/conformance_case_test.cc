@@ -87,8 +87,9 @@ INSTANTIATE_TEST_SUITE_P(
             "before, bytes, completion, expect, qpn, sges"},
         Bad{"UnknownTable", "[[receive]]\n",
             "dir/case.toml:10: receive: there is no such key here | use one of capture, compare, "
-            "device, difference, expect, memory, modify, network, packets, play_all, qp, recv, "
-            "role, rules, send, store, title, until_idle"},
+            "device, difference, engine_only, expect, memory, modify, network, packets, play_all, "
+            "qp, "
+            "recv, role, rules, send, store, title, until_idle"},
         Bad{"WrongType", "[[recv]]\nbytes = \"many\"\n",
             "dir/case.toml:11: [[recv]] 1 bytes: is no number from 0 on | bytes = 0x10"},
         Bad{"TooLarge", "[[qp]]\nqpn = 0x1000000\n",

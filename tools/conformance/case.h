@@ -6,6 +6,7 @@
 // capture: the runner translates between them and the engine's own.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -100,10 +101,15 @@ struct SgeSection {
 // An expected completion entry. What is absent is not compared.
 struct Completion {
   abi::WcStatus status = abi::WcStatus::kSuccess;
+  std::vector<abi::WcStatus> or_status;  // others that a rule allows in its place
   std::optional<abi::WcOpcode> opcode;
   std::optional<uint32_t> byte_len;
   std::optional<uint32_t> imm;  // as a number: the wire's first byte is the highest
   std::optional<Qpn> src_qpn;
+
+  [[nodiscard]] bool allows(abi::WcStatus real) const {
+    return real == status || std::find(or_status.begin(), or_status.end(), real) != or_status.end();
+  }
 };
 
 struct RecvSection {
@@ -210,8 +216,9 @@ struct Case {
   // The frames to be used; last 0: to the end.
   uint32_t first_packet = 1;
   uint32_t last_packet = 0;
-  bool play_all = false;   // all frames that the device did not send, not just its QPs'
-  bool until_idle = true;  // go on behind the last packet until nothing happens any more
+  std::string engine_only;  // why it cannot be played to a live device; empty: it can
+  bool play_all = false;    // all frames that the device did not send, not just its QPs'
+  bool until_idle = true;   // go on behind the last packet until nothing happens any more
 
   CompareSection compare;
   DeviceSection device;

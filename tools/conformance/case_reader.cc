@@ -153,6 +153,7 @@ void Reader::read_head() {
     case_.first_packet = static_cast<uint32_t>(range[0]);
     case_.last_packet = static_cast<uint32_t>(range[1]);
   }
+  case_.engine_only = root_.text("engine_only").value_or("");
   case_.play_all = root_.flag("play_all", false);
   case_.until_idle = root_.flag("until_idle", true);
 }
@@ -297,6 +298,9 @@ std::optional<Completion> Reader::read_completion(TomlTable& table) {
   }
   TomlTable inner = table.need_table("completion");
   inner.read_word("status", completion.status, kWcStatusNames);
+  for (const uint32_t other : inner.words("or", kWcStatusNames)) {
+    completion.or_status.push_back(static_cast<abi::WcStatus>(other));
+  }
   if (const auto opcode = inner.word("opcode", kWcOpcodeNames)) {
     completion.opcode = static_cast<abi::WcOpcode>(*opcode);
   }

@@ -132,10 +132,10 @@ const toml::array* TomlTable::array(std::string_view key, const char* of) {
   return node->as_array();
 }
 
-std::optional<uint32_t> TomlTable::bits(std::string_view key, Names names) {
+std::vector<uint32_t> TomlTable::words(std::string_view key, Names names) {
+  std::vector<uint32_t> all;
   const toml::array* list = array(key, "words");
-  if (list == nullptr) return std::nullopt;
-  uint32_t all = 0;
+  if (list == nullptr) return all;
   for (const toml::node& node : *list) {
     const auto text = node.value<std::string>();
     const auto value = text ? value_of(names, *text) : std::nullopt;
@@ -143,8 +143,15 @@ std::optional<uint32_t> TomlTable::bits(std::string_view key, Names names) {
       refuse_at(line_of(node), key, fmt::format("'{}' is not known", text.value_or("?")),
                 "use " + choices(names));
     }
-    all |= *value;
+    all.push_back(*value);
   }
+  return all;
+}
+
+std::optional<uint32_t> TomlTable::bits(std::string_view key, Names names) {
+  if (!has(key)) return std::nullopt;
+  uint32_t all = 0;
+  for (const uint32_t bit : words(key, names)) all |= bit;
   return all;
 }
 

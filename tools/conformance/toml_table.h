@@ -45,6 +45,7 @@ class TomlTable {
   void read_word(std::string_view key, Enum& value, Names names) {
     if (const auto given = word(key, names)) value = static_cast<Enum>(*given);
   }
+  std::vector<uint32_t> words(std::string_view key, Names names);
   // An array of words that are bits.
   std::optional<uint32_t> bits(std::string_view key, Names names);
   std::vector<std::string> texts(std::string_view key);
