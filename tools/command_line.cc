@@ -179,7 +179,7 @@ void add_doctor(CLI::App& app, Context& context) {
 
 void add_conformance(CLI::App& app, Context& context) {
   CLI::App* command =
-      app.add_subcommand("conformance", "Hold the engine against captures of other adapters");
+      app.add_subcommand("conformance", "Hold the engine, or a live device, against captures");
   command->require_subcommand(1);
   auto options = std::make_shared<ConformanceOptions>();
   CLI::App* run_command = command->add_subcommand("run", "Run cases, and say which failed");
@@ -187,6 +187,21 @@ void add_conformance(CLI::App& app, Context& context) {
   run_command->add_option("PATH", options->paths, "Cases (*.toml), or folders with cases")
       ->required();
   run_command->add_flag("-v,--verbose", options->verbose, "Name the cases that pass too");
+  auto* target = run_command
+                     ->add_option("--target", options->target,
+                                  "Play the peer's side to the live device with this address")
+                     ->type_name("IP");
+  run_command
+      ->add_option("--control", options->control,
+                   "Where verbena-conformance-target runs, when not at that address")
+      ->type_name("HOST")
+      ->needs(target);
+  run_command->add_option("--port", options->port, "Its TCP port (18515)")->needs(target);
+  run_command
+      ->add_option("--interface", options->interface,
+                   "Ethernet interface to play on, when not the one on the way")
+      ->type_name("NAME")
+      ->needs(target);
   run_command->footer(
       "The last line is \"N passed, M failed\". The exit status is 1 when a case failed.");
   run_command->callback([&context, options] { run_conformance(&context, *options); });

@@ -30,6 +30,10 @@ struct StatOptions {
 struct ConformanceOptions {
   std::vector<std::string> paths;  // cases, or folders with some
   bool verbose = false;
+  std::string target;     // address of a live device; empty: the engine
+  std::string control;    // where its agent runs; empty: there
+  std::string interface;  // on the way to it; empty: found
+  uint16_t port = 18515;  // of the agent
 };
 
 struct ExplainOptions {

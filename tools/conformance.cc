@@ -1,36 +1,78 @@
-// `verbena conformance`: cases made of captures, run against the engine.
+// `verbena conformance`: cases made of captures, run against the engine or a live device.
 #include <fmt/format.h>
 
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <system_error>
 
 #include "tools/commands.h"
 #include "tools/conformance/case_reader.h"
 #include "tools/conformance/case_writer.h"
 #include "tools/conformance/import.h"
+#include "tools/conformance/live/target.h"
 #include "tools/conformance/runner.h"
 #include "tools/error.h"
 
 namespace verbena::tools {
+namespace {
 
-void run_conformance(Context* context, const ConformanceOptions& options) {
+using conformance::Case;
+using conformance::CaseResult;
+
+struct Counts {
   size_t passed = 0;
   size_t failed = 0;
-  for (const auto& file : conformance::find_cases(options.paths)) {
-    const conformance::Case c = conformance::read_case(file);
-    const trace::Capture capture = conformance::read_case_capture(c);
-    const conformance::CaseResult result = conformance::run_case(c, capture);
-    if (result.passed()) {
-      ++passed;
-      if (options.verbose) fmt::print("pass {}\n", file.string());
-    } else {
-      ++failed;
-      fmt::print("{}", conformance::report(c, capture, result));
-    }
+  size_t unsuitable = 0;  // cannot be played to a live device
+};
+
+void count(Counts& counts, const Case& c, const trace::Capture& capture, const CaseResult& result,
+           bool verbose) {
+  if (result.passed()) {
+    ++counts.passed;
+    if (verbose) fmt::print("pass {}\n", c.file.string());
+  } else {
+    ++counts.failed;
+    fmt::print("{}", conformance::report(c, capture, result));
   }
-  fmt::print("{} passed, {} failed\n", passed, failed);
-  if (failed != 0) context->status = 1;
+}
+
+void say_what_was_left_out(const Counts& counts, const conformance::live::Target& target) {
+  if (counts.unsuitable != 0) {
+    fmt::print("{} cases cannot be played to a live device (-v says why)\n", counts.unsuitable);
+  }
+  if (counts.failed != 0 && !target.answered()) {
+    fmt::print(
+        "The target sent no RoCEv2 packet at all on {}. Is its link up, is UDP port 4791 let "
+        "through, and is there another interface on the way (--interface)?\n",
+        target.interface());
+  }
+}
+
+}  // namespace
+
+void run_conformance(Context* context, const ConformanceOptions& options) {
+  std::unique_ptr<conformance::live::Target> target;
+  if (!options.target.empty()) {
+    target = std::make_unique<conformance::live::Target>(conformance::live::TargetOptions{
+        options.target, options.control, options.interface, options.port});
+  }
+  Counts counts;
+  for (const auto& file : conformance::find_cases(options.paths)) {
+    const Case c = conformance::read_case(file);
+    const auto reason = target ? target->unsuitable(c) : std::nullopt;
+    if (reason) {
+      ++counts.unsuitable;
+      if (options.verbose) fmt::print("not played {}: {}\n", file.string(), *reason);
+      continue;
+    }
+    const trace::Capture capture = conformance::read_case_capture(c);
+    count(counts, c, capture, target ? target->run(c, capture) : conformance::run_case(c, capture),
+          options.verbose);
+  }
+  if (target) say_what_was_left_out(counts, *target);
+  fmt::print("{} passed, {} failed\n", counts.passed, counts.failed);
+  if (counts.failed != 0) context->status = 1;
 }
 
 void import_conformance(Context* context, const ImportOptions& options) {

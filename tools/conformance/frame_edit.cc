@@ -1,5 +1,6 @@
 #include "tools/conformance/frame_edit.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "stack/base/bytes.h"
@@ -18,12 +19,14 @@ using Bytes = std::span<const uint8_t>;
 
 struct Layout {
   size_t ip = 0;
+  bool ipv6 = false;
   size_t udp = 0;
   size_t bth = 0;
   size_t end = 0;  // of the IP packet, as its header says; the frame may be shorter
 };
 
-std::optional<Layout> layout_of(Bytes frame) {
+// `ip` and `ipv6`; the header itself may be cut.
+std::optional<Layout> ip_layout_of(Bytes frame) {
   Layout at;
   at.ip = wire::EthernetView<const uint8_t>::kBytes;
   if (frame.size() < at.ip + wire::VlanView<const uint8_t>::kBytes) return std::nullopt;
@@ -32,26 +35,52 @@ std::optional<Layout> layout_of(Bytes frame) {
     ether_type = load_be16(frame.data() + 16);
     at.ip += wire::VlanView<const uint8_t>::kBytes;
   }
-  const bool ipv6 = ether_type == wire::kEtherTypeIpv6;
-  if (!ipv6 && ether_type != wire::kEtherTypeIpv4) return std::nullopt;
-  at.udp = at.ip +
-           (ipv6 ? wire::Ipv6View<const uint8_t>::kBytes : wire::Ipv4View<const uint8_t>::kBytes);
-  at.bth = at.udp + wire::UdpView<const uint8_t>::kBytes;
-  if (frame.size() < at.bth + wire::BthView<const uint8_t>::kBytes) return std::nullopt;
-  const uint8_t protocol = frame[at.ip + (ipv6 ? 6 : 9)];
-  if (protocol != wire::kIpProtocolUdp) return std::nullopt;
-  if (load_be16(frame.data() + at.udp + 2) != kRoceUdpPort) return std::nullopt;
-  at.end = ipv6 ? at.udp + load_be16(frame.data() + at.ip + 4)
-                : at.ip + load_be16(frame.data() + at.ip + 2);
+  at.ipv6 = ether_type == wire::kEtherTypeIpv6;
+  if (!at.ipv6 && ether_type != wire::kEtherTypeIpv4) return std::nullopt;
   return at;
 }
 
-// The sum of a UDP datagram's words, its checksum left out. The words of the pseudo header do not
-// change, so they are left out too.
+size_t ip_bytes(const Layout& at) {
+  return at.ipv6 ? wire::Ipv6View<const uint8_t>::kBytes : wire::Ipv4View<const uint8_t>::kBytes;
+}
+
+std::optional<Layout> layout_of(Bytes frame) {
+  std::optional<Layout> found = ip_layout_of(frame);
+  if (!found) return std::nullopt;
+  Layout& at = *found;
+  at.udp = at.ip + ip_bytes(at);
+  at.bth = at.udp + wire::UdpView<const uint8_t>::kBytes;
+  if (frame.size() < at.bth + wire::BthView<const uint8_t>::kBytes) return std::nullopt;
+  const uint8_t protocol = frame[at.ip + (at.ipv6 ? 6 : 9)];
+  if (protocol != wire::kIpProtocolUdp) return std::nullopt;
+  if (load_be16(frame.data() + at.udp + 2) != kRoceUdpPort) return std::nullopt;
+  at.end = at.ipv6 ? at.udp + load_be16(frame.data() + at.ip + 4)
+                   : at.ip + load_be16(frame.data() + at.ip + 2);
+  return found;
+}
+
+// Where the two addresses of an IP header begin, and how long each is.
+size_t addresses_at(const Layout& at) {
+  return at.ip + (at.ipv6 ? 8 : 12);
+}
+size_t address_bytes(const Layout& at) {
+  return at.ipv6 ? 16 : 4;
+}
+
+// The sum of a UDP datagram's words and those of its addresses, its checksum left out. The other
+// words of the pseudo header do not change.
 uint64_t datagram_sum(Bytes frame, const Layout& at) {
   const size_t checksum = at.udp + 6;
-  return wire::internet_sum(frame.data() + at.udp, 6) +
+  return wire::internet_sum(frame.data() + addresses_at(at), 2 * address_bytes(at)) +
+         wire::internet_sum(frame.data() + at.udp, 6) +
          wire::internet_sum(frame.data() + checksum + 2, at.end - checksum - 2);
+}
+
+// The checksum that gives the same total when the other words' sum has become `after`: right stays
+// right, and wrong wrong (RFC 1624).
+uint16_t adjusted(uint16_t checksum, uint64_t before, uint64_t after) {
+  return wire::internet_fold(before + checksum +
+                             static_cast<uint16_t>(~wire::internet_fold(after)));
 }
 
 // What ICRC and checksum were before the edit.
@@ -82,9 +111,7 @@ void restore_sums(std::vector<uint8_t>& frame, const Layout& at, const Sums& bef
   uint8_t* field = frame.data() + at.udp + 6;
   std::memcpy(&checksum, field, sizeof checksum);
   if (checksum == 0) return;
-  // The total must stay what it was, right or wrong (RFC 1624).
-  const uint16_t without = wire::internet_fold(datagram_sum(frame, at));
-  checksum = wire::internet_fold(before.datagram + checksum + static_cast<uint16_t>(~without));
+  checksum = adjusted(checksum, before.datagram, datagram_sum(frame, at));
   if (checksum == 0) checksum = 0xFFFF;
   std::memcpy(field, &checksum, sizeof checksum);
 }
@@ -99,6 +126,42 @@ void edit_keys(std::vector<uint8_t>& frame, const Layout& at, const FrameEdit& e
   if (edit.invalidate_rkey && info.has_ieth) {
     wire::IethView(extended).set_rkey(*edit.invalidate_rkey);
   }
+}
+
+void replace_address(uint8_t* address, size_t bytes, const std::vector<Substitute>& hosts) {
+  for (const Substitute& host : hosts) {
+    const size_t skipped = host.gid.bytes.size() - bytes;
+    if (host.gid.is_ipv4() != (bytes == 4)) continue;
+    if (!std::equal(address, address + bytes, host.gid.bytes.begin() + skipped)) continue;
+    std::copy_n(host.new_gid.bytes.begin() + skipped, bytes, address);
+    return;
+  }
+}
+
+void replace_mac(uint8_t* mac, const std::vector<Substitute>& hosts) {
+  for (const Substitute& host : hosts) {
+    if (!std::equal(host.mac.bytes.begin(), host.mac.bytes.end(), mac)) continue;
+    std::copy(host.new_mac.bytes.begin(), host.new_mac.bytes.end(), mac);
+    return;
+  }
+}
+
+void edit_hosts(std::vector<uint8_t>& frame, const std::vector<Substitute>& hosts) {
+  if (hosts.empty() || frame.size() < wire::EthernetView<uint8_t>::kBytes) return;
+  replace_mac(frame.data(), hosts);
+  replace_mac(frame.data() + 6, hosts);
+  const auto at = ip_layout_of(frame);
+  if (!at || frame.size() < at->ip + ip_bytes(*at)) return;
+  uint8_t* const addresses = frame.data() + addresses_at(*at);
+  const size_t bytes = address_bytes(*at);
+  const uint64_t before = wire::internet_sum(addresses, 2 * bytes);
+  replace_address(addresses, bytes, hosts);
+  replace_address(addresses + bytes, bytes, hosts);
+  if (at->ipv6) return;
+  uint16_t checksum;
+  std::memcpy(&checksum, frame.data() + at->ip + 10, sizeof checksum);
+  checksum = adjusted(checksum, before, wire::internet_sum(addresses, 2 * bytes));
+  std::memcpy(frame.data() + at->ip + 10, &checksum, sizeof checksum);
 }
 
 }  // namespace
@@ -117,6 +180,7 @@ std::optional<Qpn> dest_qpn_of(Bytes frame) {
 
 std::vector<uint8_t> edited(Bytes original, const FrameEdit& edit) {
   std::vector<uint8_t> frame(original.begin(), original.end());
+  edit_hosts(frame, edit.hosts);
   const auto at = layout_of(original);
   if (!at) return frame;
   Sums before;

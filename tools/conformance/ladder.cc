@@ -46,7 +46,8 @@ std::string side(std::span<const uint8_t> frame, bool to_device) {
   return frame.empty() ? std::string(kWidth, ' ') : arrow(packet_text(frame), to_device);
 }
 
-void add_row(std::string& text, const Row& row, const trace::Capture& capture) {
+void add_row(std::string& text, const Row& row, const std::string& device,
+             const trace::Capture& capture) {
   const std::string head =
       fmt::format("{:>6} {:>11.6f}", row.packet != 0 ? std::to_string(row.packet) : "",
                   static_cast<double>(row.time) / 1e9);
@@ -63,16 +64,16 @@ void add_row(std::string& text, const Row& row, const trace::Capture& capture) {
   text.erase(text.find_last_not_of(' ') + 1);
   text += '\n';
   for (const FieldMismatch& mismatch : row.mismatches) {
-    text += fmt::format("{:20}{}: expected {}, Verbena sent {}\n", "", mismatch.field,
-                        mismatch.expected, mismatch.ours);
+    text += fmt::format("{:20}{}: expected {}, {} sent {}\n", "", mismatch.field, mismatch.expected,
+                        device, mismatch.ours);
   }
   if (!row.note.empty()) text += fmt::format("{:20}{}\n", "", row.note);
 }
 
-std::string header() {
+std::string header(const std::string& device) {
   const std::string names = fmt::format("{:<23}{:>23}", "peer", "device");
   return fmt::format("{:>6} {:>11}  {:<46}   {}\n{:>6} {:>11}  {}   {}\n", "packet", "seconds",
-                     "the capture", "Verbena", "", "", names, names);
+                     "the capture", device, "", "", names, names);
 }
 
 }  // namespace
@@ -105,12 +106,12 @@ std::string ladder(const CaseResult& result, const trace::Capture& capture, size
     const size_t last = std::min(rows.size() - 1, i + context);
     for (size_t j = first; j <= last; ++j) shown[j] = true;
   }
-  std::string text = header();
+  std::string text = header(result.device);
   for (size_t i = 0; i < rows.size();) {
     size_t left_out = 0;
     while (i < rows.size() && !shown[i]) ++i, ++left_out;
     if (left_out != 0) text += fmt::format("{:>6} {} rows left out\n", "…", left_out);
-    if (i < rows.size()) add_row(text, rows[i++], capture);
+    if (i < rows.size()) add_row(text, rows[i++], result.device, capture);
   }
   if (failures > kMostFailures) {
     text += fmt::format("{:>6} {} more failures\n", "…", failures - kMostFailures);

@@ -34,6 +34,7 @@ struct Row {
 };
 
 struct CaseResult {
+  std::string device = "Verbena";  // who was tested, in ladders
   std::vector<Row> rows;
   std::vector<std::string> wrong;  // besides the rows: memory, completions, counters ...
 
