@@ -217,6 +217,7 @@ TEST(LadderTest, ShowsBothSidesAndTheField) {
   Case c = case_named("rc_nak_too_long.responder");
   c.differences.clear();
   const trace::Capture capture = read_case_capture(c);
+  // clang-format off
   const std::string expected =
       R"(packet     seconds  the capture                                      Verbena
                     peer                                    device   peer                                    device
@@ -227,6 +228,7 @@ TEST(LadderTest, ShowsBothSidesAndTheField) {
      4    0.001017  ◀─ Acknowledge ebe326 0x63 MSN 0 ───────────── ≠ ◀─ Acknowledge ebe326 0x61 MSN 0 ─────────────
                     syndrome: expected 0x63 (NAK remote operational error), Verbena sent 0x61 (NAK invalid request)
 )";
+  // clang-format on
   EXPECT_EQ(ladder(run_case(c, capture), capture, 4), expected);
 }
 
