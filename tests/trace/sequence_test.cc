@@ -229,6 +229,15 @@ TEST_F(Sequence, AGapInResponsesIsNoCauseMuchLater) {
   EXPECT_EQ(s.packet(rest).waited, 67'000'000);
 }
 
+TEST_F(Sequence, WhatFollowsAResponseAtOnceIsNoTimer) {
+  ask(0, Opcode::kSendOnly, 1);
+  const uint32_t second = ask(1, Opcode::kSendOnly, 2);
+  const uint32_t response = ack(20, 1);
+  const uint32_t again = ask(21, Opcode::kSendOnly, 2);
+  s.analyse();
+  expect_again(again, second, Cause::kImpliedNak, response);
+}
+
 TEST_F(Sequence, ARepetitionContinues) {
   for (uint32_t i = 0; i < 3; ++i) ask(i, Opcode::kSendOnly, i);
   const uint32_t first = ask(70'000, Opcode::kSendOnly, 0);

@@ -92,7 +92,7 @@ std::string cause_text(const Trace& trace, const TracedPacket& traced) {
     case Cause::kRnr:
       return fmt::format("{} after the RNR NAK in {}", duration_text(traced.waited), cause);
     case Cause::kImpliedNak:
-      return fmt::format("{} passed over its answer, which was lost", cause);
+      return fmt::format("{} passed over its answer", cause);
     case Cause::kTimeout:
       return fmt::format("no answer for {}, the timer ran out", duration_text(traced.waited));
     case Cause::kNone:

@@ -114,6 +114,7 @@ class Sequencer {
   void read_response(Index index, Sequence seq, Requests::iterator request);
   bool late_read_response(Index index, Sequence seq, Requests::iterator request);
   void suspect_implied_nak(Requester& side, Index index);
+  [[nodiscard]] bool answers_at_once(const Requester& side, Index index) const;
   [[nodiscard]] bool reacts_to_trouble(const Requester& side, Index index) const;
   void acknowledge(Requester& side, Index index, Sequence up_to);
   void refuse(Requester& side, Index index);
@@ -269,6 +270,9 @@ void Sequencer::sent_again(Index index, Sequence seq) {
     traced.cause = side.trouble;
     traced.cause_packet = side.trouble_packet;
     traced.waited = elapsed(at(side.trouble_packet).time, traced.time);
+  } else if (answers_at_once(side, index)) {
+    traced.cause = Cause::kImpliedNak;
+    traced.cause_packet = side.last_response;
   } else {
     traced.cause = Cause::kTimeout;
     Timestamp heard = side.last_answer;
@@ -287,6 +291,14 @@ bool Sequencer::reacts_to_trouble(const Requester& side, Index index) const {
   if (side.trouble == Cause::kNone) return false;
   return side.trouble != Cause::kImpliedNak ||
          elapsed(at(side.trouble_packet).time, at(index).time) < kAtOnce;
+}
+
+// No timer is that short: the response before it made the sender repeat, perhaps as the second one
+// that it could not use.
+bool Sequencer::answers_at_once(const Requester& side, Index index) const {
+  constexpr DurationNs kShorterThanTimers = 100'000;
+  return side.last_response != kNoIndex &&
+         elapsed(at(side.last_response).time, at(index).time) < kShorterThanTimers;
 }
 
 void Sequencer::suspect_implied_nak(Requester& side, Index index) {
