@@ -162,6 +162,8 @@ void add_explain(CLI::App& app, Context& context) {
   command->add_option("--count", options->count, "Show at most so many packets")
       ->type_name("NUMBER")
       ->check(CLI::PositiveNumber);
+  command->add_option("--html", options->html, "Write a page for a browser to this file instead")
+      ->type_name("FILE");
   command->add_flag("--all", options->all, "Show every packet: long runs are folded otherwise");
   command->add_flag("--ascii", options->ascii, "Draw with ASCII characters only");
   command->footer(

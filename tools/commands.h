@@ -39,6 +39,7 @@ struct ConformanceOptions {
 struct ExplainOptions {
   std::string capture;
   std::vector<std::string> qpns;
+  std::string html;  // a file to write; empty: text on stdout
   uint32_t from = 0;
   uint32_t count = 0;  // 0: all
   bool all = false;

@@ -4,12 +4,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 
 #include "tools/commands.h"
 #include "tools/error.h"
+#include "tools/explain/ladder_html.h"
 #include "tools/explain/ladder_text.h"
 #include "tools/explain/summary.h"
 #include "tools/explain_json.h"
@@ -119,6 +123,18 @@ void print_text(const std::string& name, const trace::Trace& trace, const explai
   }
 }
 
+void write_page(const std::string& name, const trace::Trace& trace, const explain::Picture& picture,
+                const std::string& file) {
+  const std::string title = std::filesystem::path(name).filename().string();
+  std::ofstream page(file, std::ios::binary);
+  page << explain::ladder_html(trace, picture, title) << std::flush;
+  if (!page) {
+    throw CommandError(fmt::format("{} cannot be written: {}", file, std::strerror(errno)),
+                       "a file in a directory of yours");
+  }
+  fmt::print("{} has the ladder diagram; open it in a browser\n", file);
+}
+
 }  // namespace
 
 void explain(const Context& context, const ExplainOptions& options) {
@@ -133,7 +149,9 @@ void explain(const Context& context, const ExplainOptions& options) {
   const explain::Picture picture = explain::draw(trace, selection);
   const std::string name = options.capture == "-" ? "stdin" : options.capture;
   check(name, trace, picture);
-  if (context.json) {
+  if (!options.html.empty()) {
+    write_page(name, trace, picture, options.html);
+  } else if (context.json) {
     fmt::print("{}\n", explain_json(trace, picture).dump(2));
   } else {
     print_text(name, trace, picture, options.ascii);

@@ -223,6 +223,37 @@ class OptionsTest(ExplainCase):
                          [0x89, 0x151])
 
 
+class PageTest(ExplainCase):
+    def page(self, capture, *words):
+        path = pathlib.Path(self.folder.name, 'page.html')
+        self.good('--html', path, *words, capture)
+        return path.read_text()
+
+    def test_nothing_comes_from_elsewhere(self):
+        for name in ('rc_seq_nak', 'cm_ucmatose', 'rc_send', 'ipv6_rc'):
+            page = self.page(PCAPS / f'{name}.pcap')
+            self.assertNotRegex(page, r'https?:|<[^>]+\bsrc=|url\(|@import|<link')
+            self.assertIn("default-src 'none'", page)
+
+    def test_each_packet_is_there_folded_or_not(self):
+        page = self.page(PCAPS / 'rc_send.pcap')
+        self.assertEqual(sorted(int(n) for n in re.findall(r'data-packet="(\d+)"', page)),
+                         list(range(1, 80)))
+        self.assertIn('60 packets</button>', page)
+        self.assertNotIn('</button></', self.page(PCAPS / 'rc_send.pcap', '--all')
+                         .split('<aside')[0])
+
+    def test_names_are_escaped(self):
+        name = '<img src=x onerror=alert(1)>&"\'.pcap'
+        page = self.page(self.file(name, (PCAPS / 'rc_seq_nak.pcap').read_bytes()))
+        self.assertNotIn('<img', page)
+        self.assertIn('<h1>&lt;img src=x onerror=alert(1)&gt;&amp;&quot;', page)
+
+    def test_a_page_that_cannot_be_written(self):
+        self.refused('--html', self.folder.name + '/none/page.html', PCAPS / 'rc_send.pcap',
+                     says='cannot be written: No such file or directory')
+
+
 class FilesTest(ExplainCase):
     def test_pcapng_and_stdin_say_the_same(self):
         capture = PCAPS / 'rc_mixed.pcap'
