@@ -6,6 +6,7 @@
 
 #include "tools/conformance/case_reader.h"
 #include "tools/conformance/case_text.h"
+#include "tools/conformance/script.h"
 #include "tools/error.h"
 
 namespace verbena::conformance {
@@ -145,6 +146,13 @@ TEST(CaseReaderTest, UnknownCounterIsRefused) {
 
 TEST(CaseReaderTest, FileThatIsNotThere) {
   EXPECT_THROW((void)read_case("/nowhere/x.toml"), tools::CommandError);
+}
+
+// As docs/conformance.md says: captures of other makers hold these bytes.
+TEST(PatternTest, IsThatOfTheFormat) {
+  const Data data{Data::Kind::kPattern, {}, 7, {}};
+  const trace::Capture none;
+  EXPECT_EQ(resolve(data, 4, none), (std::vector<uint8_t>{0xa9, 0x47, 0xe5, 0x84}));
 }
 
 TEST(PacketListTest, TakesRangesAndRefusesNonsense) {

@@ -35,7 +35,7 @@ struct Data {
   enum class Kind : uint8_t { kZero, kHex, kPattern, kPackets };
   Kind kind = Kind::kZero;
   std::vector<uint8_t> bytes;     // kHex
-  uint32_t seed = 0;              // kPattern: sim::Memory's
+  uint32_t seed = 0;              // kPattern
   std::vector<uint32_t> packets;  // kPackets: their payloads, one behind the other
 };
 // Bytes at a place of a memory region.

@@ -7,12 +7,17 @@
 #include "tools/conformance/frame_edit.h"
 #include "tools/conformance/names.h"
 #include "tools/error.h"
-#include "tools/sim/memory.h"
 
 namespace verbena::conformance {
 namespace {
 
 using wire::ParsedPacket;
+
+// Part of the file format: captures hold these bytes.
+uint8_t pattern_byte(uint32_t seed, size_t index) {
+  return static_cast<uint8_t>((static_cast<uint32_t>(index) * 0x9E3779B1U + seed * 0x85EBCA6BU) >>
+                              24);
+}
 
 bool holds(const std::vector<uint32_t>& packets, uint32_t packet) {
   return std::find(packets.begin(), packets.end(), packet) != packets.end();
@@ -297,7 +302,7 @@ std::vector<uint8_t> resolve(const Data& data, size_t bytes, const trace::Captur
   if (bytes == 0) return all;
   all.resize(bytes);
   if (data.kind == Data::Kind::kPattern) {
-    for (size_t i = 0; i < bytes; ++i) all[i] = sim::Memory::pattern(data.seed, i);
+    for (size_t i = 0; i < bytes; ++i) all[i] = pattern_byte(data.seed, i);
   }
   return all;
 }
