@@ -107,6 +107,12 @@ struct Completion {
   std::optional<uint32_t> imm;  // as a number: the wire's first byte is the highest
   std::optional<Qpn> src_qpn;
 
+  static Completion of(abi::WcStatus status, std::optional<abi::WcOpcode> opcode = {}) {
+    Completion completion;
+    completion.status = status;
+    completion.opcode = opcode;
+    return completion;
+  }
   [[nodiscard]] bool allows(abi::WcStatus real) const {
     return real == status || std::find(or_status.begin(), or_status.end(), real) != or_status.end();
   }

@@ -130,6 +130,7 @@ void Writer::head() {
   if (case_.first_packet != 1 || case_.last_packet != 0) {
     line("packets", fmt::format("[{}, {}]", case_.first_packet, case_.last_packet));
   }
+  if (!case_.engine_only.empty()) line("engine_only", quoted(case_.engine_only));
   if (case_.play_all) line("play_all", "true");
   if (!case_.until_idle) line("until_idle", "false");
   table("device");
@@ -221,6 +222,13 @@ void Writer::completion(const std::optional<Completion>& completion) {
   if (!completion) return;
   const std::string status = quoted(word_of_enum(kWcStatusNames, completion->status));
   std::string more;
+  if (!completion->or_status.empty()) {
+    std::vector<std::string> others;
+    for (const abi::WcStatus other : completion->or_status) {
+      others.push_back(quoted(word_of_enum(kWcStatusNames, other)));
+    }
+    more += fmt::format(", or = [{}]", fmt::join(others, ", "));
+  }
   if (completion->opcode) {
     more += fmt::format(", opcode = \"{}\"", word_of_enum(kWcOpcodeNames, *completion->opcode));
   }

@@ -298,11 +298,11 @@ void RcImport::sends() {
       }
     }
     if (failed) {
-      send.completion = Completion{abi::WcStatus::kWrFlush, {}, {}, {}, {}};
+      send.completion = Completion::of(abi::WcStatus::kWrFlush);
     } else if (done) {
-      send.completion = Completion{abi::WcStatus::kSuccess, completion_opcode(message), {}, {}, {}};
+      send.completion = Completion::of(abi::WcStatus::kSuccess, completion_opcode(message));
     } else if (refused_ != nullptr && message.holds(refused_->packet->psn)) {
-      send.completion = Completion{status_of(refused_->packet->syndrome), {}, {}, {}, {}};
+      send.completion = Completion::of(status_of(refused_->packet->syndrome));
       failed = true;
     }
     case_.sends.push_back(std::move(send));
@@ -336,7 +336,7 @@ void RcImport::give_up() {
   }
   qp_.end_state = QpState::kErr;
   for (auto send = first; send != case_.sends.end(); ++send) {
-    send->completion = Completion{send == first ? status : abi::WcStatus::kWrFlush, {}, {}, {}, {}};
+    send->completion = Completion::of(send == first ? status : abi::WcStatus::kWrFlush);
   }
 }
 

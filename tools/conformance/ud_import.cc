@@ -63,7 +63,7 @@ SendSection send_of(const TracedPacket& traced) {
   send.imm = __builtin_bswap32(packet.imm_wire);
   send.to = Peer{packet.dest_gid, packet.dest_mac, packet.dest_qpn};
   send.qkey = packet.qkey;
-  send.completion = Completion{abi::WcStatus::kSuccess, abi::WcOpcode::kSend, {}, {}, {}};
+  send.completion = Completion::of(abi::WcStatus::kSuccess, abi::WcOpcode::kSend);
   return send;
 }
 
@@ -72,8 +72,9 @@ RecvSection recv_of(const TracedPacket& traced) {
   RecvSection recv;
   recv.bytes = kGrhBytes + static_cast<uint32_t>(packet.payload.size());
   if (!packet.payload.empty()) recv.expect = Data{Data::Kind::kPackets, {}, 0, {traced.number}};
-  recv.completion =
-      Completion{abi::WcStatus::kSuccess, abi::WcOpcode::kRecv, recv.bytes, {}, packet.source_qpn};
+  recv.completion = Completion::of(abi::WcStatus::kSuccess, abi::WcOpcode::kRecv);
+  recv.completion->byte_len = recv.bytes;
+  recv.completion->src_qpn = packet.source_qpn;
   if (packet.info->has_imm) recv.completion->imm = __builtin_bswap32(packet.imm_wire);
   return recv;
 }
