@@ -106,7 +106,11 @@ class Connection {
       rights->cmsg_len = CMSG_LEN(fds.size_bytes());
       std::memcpy(CMSG_DATA(rights), fds.data(), fds.size_bytes());
     }
-    return sendmsg(socket_.value(), &header, MSG_NOSIGNAL) >= 0;
+    ssize_t sent;
+    do {
+      sent = sendmsg(socket_.value(), &header, MSG_NOSIGNAL);
+    } while (sent < 0 && errno == EINTR);
+    return sent >= 0;
   }
 
   Answer receive() {
@@ -118,7 +122,10 @@ class Connection {
     header.msg_iovlen = 1;
     header.msg_control = control.data();
     header.msg_controllen = control.size();
-    const ssize_t got = recvmsg(socket_.value(), &header, MSG_CMSG_CLOEXEC);
+    ssize_t got;
+    do {
+      got = recvmsg(socket_.value(), &header, MSG_CMSG_CLOEXEC);
+    } while (got < 0 && errno == EINTR);  // libFuzzer's alarm
     require(got >= 0 || errno == ECONNRESET, "every message is answered or ends the connection");
     if (got <= 0) return {.dropped = true};
     for (cmsghdr* c = CMSG_FIRSTHDR(&header); c != nullptr; c = CMSG_NXTHDR(&header, c)) {
