@@ -1,10 +1,12 @@
-// Any bytes as a capture file: the reader, the description of each frame, and what the analysis
-// says of them: whatever the packets are, its cross references hold together.
+// Any bytes as a capture file: the reader, the description of each frame, what the analysis says of
+// them (whatever the packets are, its cross references hold together), and the drawing of it.
 #include <cstdio>
 #include <set>
 
 #include "stack/wire/describe.h"
 #include "tests/fuzz/input.h"
+#include "tools/explain/ladder_html.h"
+#include "tools/explain/ladder_text.h"
 #include "tools/trace/conversation.h"
 
 namespace verbena::fuzz {
@@ -40,6 +42,10 @@ void check_trace(const trace::Capture& capture) {
   require(trace.packets.size() + trace.other_frames + trace.rocev1_frames == capture.frames.size(),
           "every frame is a packet, or counted as none");
   for (const TracedPacket& packet : trace.packets) check_packet(trace, packet);
+  const explain::Picture picture = explain::draw(trace, {});
+  require(picture.selected.size() == trace.packets.size(), "every packet is drawn");
+  require(!explain::ladder_html(trace, picture, "title").empty(), "as a page");
+  require(!explain::ladder_text(trace, picture, {}).empty() || trace.packets.empty(), "as text");
   std::set<Index> seen;
   for (size_t i = 0; i < trace.connections.size(); ++i) {
     for (const Index index : trace.connections[i].packets) {
