@@ -4,7 +4,9 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <system_error>
+#include <utility>
 
 #include "tools/commands.h"
 #include "tools/conformance/case_reader.h"
@@ -37,6 +39,25 @@ void count(Counts& counts, const Case& c, const trace::Capture& capture, const C
   }
 }
 
+struct ReadCase {
+  Case c;
+  trace::Capture capture;
+};
+
+// A case that cannot be read has failed; the others go on.
+std::optional<ReadCase> read(const std::filesystem::path& file, Counts& counts) {
+  try {
+    Case c = conformance::read_case(file);
+    trace::Capture capture = conformance::read_case_capture(c);
+    return ReadCase{std::move(c), std::move(capture)};
+  } catch (const CommandError& error) {
+    ++counts.failed;
+    fmt::print("FAIL {}\n", error.what());
+    if (!error.help().empty()) fmt::print("  try: {}\n", error.help());
+    return std::nullopt;
+  }
+}
+
 void say_what_was_left_out(const Counts& counts, const conformance::live::Target& target) {
   if (counts.unsuitable != 0) {
     fmt::print("{} cases cannot be played to a live device (-v says why)\n", counts.unsuitable);
@@ -59,14 +80,15 @@ void run_conformance(Context* context, const ConformanceOptions& options) {
   }
   Counts counts;
   for (const auto& file : conformance::find_cases(options.paths)) {
-    const Case c = conformance::read_case(file);
+    const std::optional<ReadCase> found = read(file, counts);
+    if (!found) continue;
+    const auto& [c, capture] = *found;
     const auto reason = target ? target->unsuitable(c) : std::nullopt;
     if (reason) {
       ++counts.unsuitable;
       if (options.verbose) fmt::print("not played {}: {}\n", file.string(), *reason);
       continue;
     }
-    const trace::Capture capture = conformance::read_case_capture(c);
     count(counts, c, capture, target ? target->run(c, capture) : conformance::run_case(c, capture),
           options.verbose);
   }

@@ -15,6 +15,7 @@ import time
 import unittest
 
 VERBENA = os.environ['VERBENA']
+PCAPS = pathlib.Path(__file__).resolve().parents[2] / 'pcaps'
 LIMIT_S = 60  # a sanitised daemon on a busy machine takes its time
 
 
@@ -59,7 +60,8 @@ class CommandLineTest(CliCase):
     def test_help_and_version(self):
         self.assertIn('Subcommands', self.good('--help').stdout)
         self.assertRegex(self.good('--version').stdout, r'^verbena \d+\.\d+\.\d+\n$')
-        for command in ('up', 'down', 'run', 'env', 'status', 'stat', 'fault', 'capture', 'doctor'):
+        for command in ('up', 'down', 'run', 'env', 'status', 'stat', 'fault', 'capture', 'doctor',
+                        'conformance', 'explain'):
             self.assertIn('Usage', self.good(command, '--help').stdout)
 
     def test_wrong_subcommand_gets_a_suggestion(self):
@@ -99,6 +101,23 @@ class CommandLineTest(CliCase):
         self.refused('stat', says='try: verbena up')
         self.refused('capture', 'stop', '--name', 'x', says='try: verbena up --name x')
         self.assertFalse(self.instance().exists())
+
+
+class ConformanceTest(CliCase):
+    def test_a_case_that_cannot_be_read_fails_and_the_others_go_on(self):
+        good = PCAPS / 'cases' / 'rc_write.requester.toml'
+        broken = pathlib.Path(self.runtime, 'broken.toml')
+        broken.write_text('title = "no role"\ncapture = "x.pcap"\n')
+        result = self.verbena('conformance', 'run', str(broken), str(good))
+        self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
+        self.assertIn(f'FAIL {broken}', result.stdout)
+        self.assertIn('role', result.stdout)
+        self.assertEqual(result.stdout.splitlines()[-1], '1 passed, 1 failed')
+
+    def test_what_is_no_case_is_refused(self):
+        self.refused('conformance', 'run', '/nowhere', says='/nowhere')
+        self.refused('conformance', 'run', self.runtime, says=self.runtime)
+        self.refused('conformance', 'import', '/nowhere', '-o', self.runtime, says='/nowhere')
 
 
 class RunDirectoryTest(CliCase):
