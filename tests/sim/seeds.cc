@@ -18,6 +18,8 @@
 namespace verbena::sim {
 namespace {
 
+constexpr uint64_t kMaxJobs = 256;
+
 using Number = unsigned long long;
 
 constexpr useconds_t kLookAgain = 100'000;
@@ -132,7 +134,7 @@ Progress* shared_progress(uint64_t count) {
 
 uint64_t run_seeds(const SeedRange& range) {
   const uint64_t seeds = range.to - range.from + 1;
-  const uint64_t count = std::clamp<uint64_t>(range.jobs, 1, seeds);
+  const uint64_t count = std::clamp<uint64_t>(range.jobs, 1, std::min(seeds, kMaxJobs));
   Progress* progress = shared_progress(count);
   std::vector<Job> jobs;
   for (uint64_t i = 0; i < count; ++i) {

@@ -12,6 +12,8 @@
 
 namespace {
 
+constexpr uint64_t kLastSeed = 1ULL << 48;
+
 using namespace verbena::sim;  // NOLINT(google-build-using-namespace)
 
 constexpr const char* kUsage =
@@ -123,6 +125,7 @@ int main(int argc, char** argv) {
   if (one == many) refuse("either --seeds FROM:TO or --seed N");
   if (one) return replay(range.from, options);
   if (range.to < range.from) refuse("--seeds FROM:TO goes upwards");
+  if (range.to > kLastSeed) refuse("seeds end at " + std::to_string(kLastSeed));
   const uint64_t failures = run_seeds(range);
   std::printf("%llu seeds, %llu failures\n",
               static_cast<unsigned long long>(range.to - range.from + 1),
