@@ -216,8 +216,9 @@ std::optional<std::vector<uint8_t>> Wire::next(DurationNs within) {
 std::optional<std::vector<uint8_t>> Wire::receive(DurationNs within) {
   const auto end = Clock::now() + std::chrono::nanoseconds(within);
   do {
-    auto frame = next(std::max<DurationNs>(
-        0, std::chrono::duration_cast<std::chrono::nanoseconds>(end - Clock::now()).count()));
+    const auto left =
+        std::chrono::duration_cast<std::chrono::nanoseconds>(end - Clock::now()).count();
+    auto frame = next(left > 0 ? static_cast<DurationNs>(left) : 0);
     if (!frame) return std::nullopt;
     if (is_roce(*frame)) return frame;
   } while (Clock::now() < end);
