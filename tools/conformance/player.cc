@@ -7,6 +7,7 @@
 
 #include "stack/wire/syndrome.h"
 #include "tools/conformance/names.h"
+#include "tools/conformance/packets.h"
 
 namespace verbena::conformance {
 namespace {
@@ -19,10 +20,6 @@ constexpr DurationNs kSlack = 10'000;
 constexpr DurationNs kLongestEnd = 60'000'000'000;
 // An engine that never stops sending is seen by fewer.
 constexpr size_t kMostExtras = 50;
-
-bool holds(const std::vector<uint32_t>& packets, uint32_t packet) {
-  return std::find(packets.begin(), packets.end(), packet) != packets.end();
-}
 
 bool is_ack(const ParsedPacket& packet) {
   return packet.info->operation == Operation::kAcknowledge &&

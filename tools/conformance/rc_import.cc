@@ -7,6 +7,7 @@
 
 #include "stack/wire/syndrome.h"
 #include "tools/conformance/arrivals.h"
+#include "tools/conformance/packets.h"
 
 namespace verbena::conformance {
 namespace {
@@ -27,11 +28,6 @@ bool is_fatal_nak(const wire::ParsedPacket& packet) {
          packet.syndrome != nak_syndrome(NakCode::kPsnSequence);
 }
 
-bool is_rnr_nak(const wire::ParsedPacket& packet) {
-  return packet.info->operation == Operation::kAcknowledge &&
-         syndrome_kind(packet.syndrome) == SyndromeKind::kRnrNak;
-}
-
 abi::WcStatus status_of(uint8_t syndrome) {
   switch (static_cast<NakCode>(syndrome_value(syndrome))) {
     case NakCode::kInvalidRequest:
@@ -45,8 +41,8 @@ abi::WcStatus status_of(uint8_t syndrome) {
   return abi::WcStatus::kRemOp;
 }
 
-// The newest PSN that a response acknowledges.
-Psn acknowledged_by(const wire::ParsedPacket& packet) {
+// The newest PSN that a response is about.
+Psn reached_by(const wire::ParsedPacket& packet) {
   const bool nak = packet.info->operation == Operation::kAcknowledge &&
                    syndrome_kind(packet.syndrome) != SyndromeKind::kAck;
   return nak ? packet.psn - 1 : packet.psn;
@@ -233,7 +229,7 @@ void RcImport::read_answers_from_peer() {
     if (!packet.info->is_response()) continue;
     const auto& lost = case_.network.lost;
     if (std::find(lost.begin(), lost.end(), traced->number) != lost.end()) continue;
-    const Psn psn = acknowledged_by(packet);
+    const Psn psn = reached_by(packet);
     if (!acked_ || psn.after(*acked_)) {
       if (acked_ || !psn.before(asked_.first_psn)) rnr_naks_ = 0;
       acked_ = psn;

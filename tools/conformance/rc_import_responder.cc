@@ -3,6 +3,7 @@
 
 #include "stack/objects.h"
 #include "stack/wire/syndrome.h"
+#include "tools/conformance/packets.h"
 #include "tools/conformance/rc_import.h"
 
 namespace verbena::conformance {
@@ -12,11 +13,6 @@ using trace::TracedPacket;
 
 bool is_nak(const wire::ParsedPacket& packet, NakCode code) {
   return packet.info->operation == Operation::kAcknowledge && packet.syndrome == nak_syndrome(code);
-}
-
-bool is_rnr_nak(const wire::ParsedPacket& packet) {
-  return packet.info->operation == Operation::kAcknowledge &&
-         syndrome_kind(packet.syndrome) == SyndromeKind::kRnrNak;
 }
 
 }  // namespace

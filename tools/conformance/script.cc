@@ -6,6 +6,7 @@
 
 #include "tools/conformance/frame_edit.h"
 #include "tools/conformance/names.h"
+#include "tools/conformance/packets.h"
 #include "tools/error.h"
 
 namespace verbena::conformance {
@@ -17,10 +18,6 @@ using wire::ParsedPacket;
 uint8_t pattern_byte(uint32_t seed, size_t index) {
   return static_cast<uint8_t>((static_cast<uint32_t>(index) * 0x9E3779B1U + seed * 0x85EBCA6BU) >>
                               24);
-}
-
-bool holds(const std::vector<uint32_t>& packets, uint32_t packet) {
-  return std::find(packets.begin(), packets.end(), packet) != packets.end();
 }
 
 bool is_qp_of(const Case& c, Qpn qpn) {

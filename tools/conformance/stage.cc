@@ -7,6 +7,7 @@
 #include "stack/qp/qp_state.h"
 #include "tools/conformance/frame_edit.h"
 #include "tools/conformance/names.h"
+#include "tools/conformance/packets.h"
 #include "tools/conformance/script.h"
 #include "tools/error.h"
 
@@ -16,7 +17,6 @@ namespace {
 constexpr uint64_t kAlignment = 64;
 constexpr uint64_t kMostMemory = uint64_t{1} << 30;
 constexpr uint32_t kMaxSge = 16;
-constexpr uint64_t kGrhBytes = 40;
 // What has no place of its own in the station's memory.
 constexpr size_t kNoPlace = SIZE_MAX;
 // A bit by which a number that nothing has is told from one that the engine happened to choose.

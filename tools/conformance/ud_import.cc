@@ -7,13 +7,12 @@
 #include <utility>
 
 #include "tools/conformance/names.h"
+#include "tools/conformance/packets.h"
 
 namespace verbena::conformance {
 namespace {
 
 using trace::TracedPacket;
-
-constexpr uint32_t kGrhBytes = 40;
 
 using QpAddress = std::pair<Gid, Qpn>;
 using Datagrams = std::vector<const TracedPacket*>;

@@ -102,8 +102,8 @@ void Counter::add(Index index) {
 void Counter::add_good(Index index) {
   const TracedPacket& traced = trace_.packets[index];
   const OpcodeInfo& info = *traced.packet->info;
-  constexpr uint8_t kCongestionExperienced = 3;
-  if (traced.packet->ecn == kCongestionExperienced) count(summary_.marked, first_.marked, index);
+  constexpr uint8_t kEcnCe = 3;  // congestion experienced (RFC 3168)
+  if (traced.packet->ecn == kEcnCe) count(summary_.marked, first_.marked, index);
   if (info.operation == Operation::kCnp) {
     count(summary_.cnps, first_.cnp, index);
     return;
