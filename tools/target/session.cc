@@ -145,8 +145,8 @@ Session::Session(Port& port, const json& wanted) : port_(port) {
     Region buffer;
     if (!recv.contains("sges") && recv.at("bytes") != 0) {
       buffer = Region(recv.at("bytes"), 0);
-      buffer.mr = own(ibv_reg_mr(pd_.get(), buffer.data(), buffer.bytes, IBV_ACCESS_LOCAL_WRITE),
-                      "ibv_reg_mr");
+      const int access = IBV_ACCESS_LOCAL_WRITE;  // the macro ibv_reg_mr wants no enumerator
+      buffer.mr = own(ibv_reg_mr(pd_.get(), buffer.data(), buffer.bytes, access), "ibv_reg_mr");
     }
     buffers_.push_back(std::move(buffer));
     recvs_.push_back(recv);
