@@ -27,6 +27,7 @@ class ByteRing {
   }
   // Only after fits() for all that is put before the next commit().
   void put(std::span<const uint8_t> bytes) {
+    if (bytes.empty()) return;  // memcpy takes no null, not even for nothing
     const uint64_t at = write_ & mask_;
     const uint64_t first = std::min<uint64_t>(bytes.size(), mask_ + 1 - at);
     std::memcpy(data_.get() + at, bytes.data(), first);
@@ -40,6 +41,7 @@ class ByteRing {
   // Everything before this position, from that of the last consume() on, may be copied out.
   uint64_t readable_end() const { return head_.load(std::memory_order_acquire); }
   void copy(uint64_t position, std::span<uint8_t> out) const {
+    if (out.empty()) return;
     const uint64_t at = position & mask_;
     const uint64_t first = std::min<uint64_t>(out.size(), mask_ + 1 - at);
     std::memcpy(out.data(), data_.get() + at, first);

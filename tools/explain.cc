@@ -125,6 +125,11 @@ void print_text(const std::string& name, const trace::Trace& trace, const explai
 
 void write_page(const std::string& name, const trace::Trace& trace, const explain::Picture& picture,
                 const std::string& file) {
+  std::error_code error;
+  if (std::filesystem::equivalent(name, file, error)) {
+    throw CommandError(fmt::format("--html {} would overwrite the capture", file),
+                       "--html FILE, the name of the page to write");
+  }
   const std::string title = std::filesystem::path(name).filename().string();
   std::ofstream page(file, std::ios::binary);
   page << explain::ladder_html(trace, picture, title) << std::flush;

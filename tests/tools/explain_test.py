@@ -250,6 +250,10 @@ class PageTest(ExplainCase):
         self.assertIn('<h1>&lt;img src=x onerror=alert(1)&gt;&amp;&quot;', page)
 
     def test_a_page_that_cannot_be_written(self):
+        capture = pathlib.Path(self.folder.name, 'mine.pcap')
+        capture.write_bytes((PCAPS / 'rc_send.pcap').read_bytes())
+        self.refused('--html', capture, capture, says='would overwrite the capture')
+        self.assertEqual(capture.read_bytes(), (PCAPS / 'rc_send.pcap').read_bytes())
         self.refused('--html', self.folder.name + '/none/page.html', PCAPS / 'rc_send.pcap',
                      says='cannot be written: No such file or directory')
 

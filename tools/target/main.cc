@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -20,6 +21,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 #include "tools/target/session.h"
 #include "tools/unique_fd.h"
@@ -58,7 +60,8 @@ class Connection {
   }
 
   bool say(const json& answer) {
-    const std::string text = answer.dump() + "\n";
+    // An error may quote what the tester sent, which need not be UTF-8.
+    const std::string text = answer.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
     for (size_t sent = 0; sent < text.size();) {
       const ssize_t count = send(fd_.value(), text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
       if (count <= 0) return false;
@@ -135,6 +138,15 @@ constexpr char kUsage[] =
     "  --port PORT     TCP port to listen on (18515)\n"
     "  --device NAME   use this device only, as ibv_devices names it\n";
 
+uint16_t port_of(std::string_view text) {
+  uint16_t port = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+  if (error != std::errc() || end != text.data() + text.size() || port == 0) {
+    throw std::runtime_error("--port " + std::string(text) + ": write a number from 1 to 65535");
+  }
+  return port;
+}
+
 std::optional<Options> options_of(int argc, char** argv) {
   static const option kLong[] = {{"port", required_argument, nullptr, 'p'},
                                  {"device", required_argument, nullptr, 'd'},
@@ -143,7 +155,7 @@ std::optional<Options> options_of(int argc, char** argv) {
   Options options;
   for (int letter = 0; (letter = getopt_long(argc, argv, "p:d:h", kLong, nullptr)) != -1;) {
     if (letter == 'p') {
-      options.port = static_cast<uint16_t>(std::strtoul(optarg, nullptr, 10));
+      options.port = port_of(optarg);
     } else if (letter == 'd') {
       options.device = optarg;
     } else {
