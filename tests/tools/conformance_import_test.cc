@@ -77,7 +77,7 @@ TEST(ImportTest, KnownDifferencesNameTheirRule) {
 }
 
 TEST(ImportTest, TimersAndRetriesComeFromTheCapture) {
-  const QpSection& qp = import_named("rc_retry_exceeded.pcap").cases.at(0).c.qps[0];
+  const QpSection qp = import_named("rc_retry_exceeded.pcap").cases.at(0).c.qps[0];
   EXPECT_EQ(qp.timeout, 12U);
   EXPECT_EQ(qp.retry_cnt, 2U);
   EXPECT_EQ(qp.end_state, QpState::kErr);
