@@ -247,8 +247,8 @@ void Admin::capture_to(Capture* capture) {
 
 json Admin::capture_start(const std::string& path) {
   if (capture_ != nullptr) {
-    return error(
-        fmt::format("a capture into {} is on already: write capture stop first", capture_->path()));
+    return error(fmt::format("a capture into {} is on already; `verbena capture stop` ends it",
+                             capture_->path()));
   }
   std::string wrong;
   UniqueFd file = open_capture_file(path, wrong);

@@ -116,6 +116,7 @@ void WirePort::enqueue(rte_ring* ring, rte_mbuf* frame) {
 void WirePort::send_through_faults(rte_mbuf* frame, const TxNote& note) {
   auto* const bytes = rte_pktmbuf_mtod(frame, uint8_t*);
   last_sent_ = clock_.now();
+  deliver_due(last_sent_);
   FaultVerdict verdict =
       faults_.next(index_, {bytes, frame->pkt_len}, last_sent_, held_count_ < kMaxHeld);
   rte_mbuf* const copy =
@@ -125,7 +126,7 @@ void WirePort::send_through_faults(rte_mbuf* frame, const TxNote& note) {
   if (verdict.drop) {
     ++counters_.faults_dropped;
     rte_pktmbuf_free(frame);
-    return count_overtaking();
+    return count_overtaking(0);
   }
   const Timestamp due = last_sent_ + verdict.delay_ns;
   counters_.faults_delayed += verdict.delay_ns != 0 ? 1 : 0;
@@ -144,13 +145,14 @@ void WirePort::send_through_faults(rte_mbuf* frame, const TxNote& note) {
     return;
   }
   forward(frame, due);
-  count_overtaking();
+  count_overtaking(due);
 }
 
-// One more frame has passed those put aside.
-void WirePort::count_overtaking() {
+// One more frame, which arrives at `due`, has passed those put aside: none arrives before it.
+void WirePort::count_overtaking(Timestamp due) {
   uint32_t kept = 0;
   for (uint32_t i = 0; i < held_count_; ++i) {
+    held_[i].due = std::max(held_[i].due, due);
     if (--held_[i].frames_to_go == 0) {
       forward(held_[i].frame, held_[i].due);
     } else {
@@ -166,10 +168,12 @@ void WirePort::forward(rte_mbuf* frame, Timestamp due) {
   std::push_heap(delayed_.begin(), delayed_.end(), std::greater<>());
 }
 
-void WirePort::deliver_earliest() {
-  std::pop_heap(delayed_.begin(), delayed_.end(), std::greater<>());
-  enqueue(peer_->rx_, delayed_.back().frame);
-  delayed_.pop_back();
+void WirePort::deliver_due(Timestamp now) {
+  while (!delayed_.empty() && delayed_.front().due <= now) {
+    std::pop_heap(delayed_.begin(), delayed_.end(), std::greater<>());
+    enqueue(peer_->rx_, delayed_.back().frame);
+    delayed_.pop_back();
+  }
 }
 
 uint32_t WirePort::rx_burst(std::span<rte_mbuf*> frames) {
@@ -182,7 +186,7 @@ void WirePort::flush(Timestamp now) {
     for (uint32_t i = 0; i < held_count_; ++i) forward(held_[i].frame, held_[i].due);
     held_count_ = 0;
   }
-  while (!delayed_.empty() && delayed_.front().due <= now) deliver_earliest();
+  deliver_due(now);
 }
 
 bool WirePort::busy() const {

@@ -66,9 +66,9 @@ class WirePort final : public Port {
   uint32_t promised() const;
   uint64_t tap(rte_mbuf* frame, const TxNote& note, const FaultVerdict& fate);
   void send_through_faults(rte_mbuf* frame, const TxNote& note);
-  void count_overtaking();
+  void count_overtaking(Timestamp due);
   void forward(rte_mbuf* frame, Timestamp due);
-  void deliver_earliest();
+  void deliver_due(Timestamp now);
   static void enqueue(rte_ring* ring, rte_mbuf* frame);
 
   const uint32_t index_;

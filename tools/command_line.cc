@@ -22,6 +22,33 @@ namespace {
 
 constexpr int kUsage = 2;
 
+// What to write, for one who left something out.
+struct Example {
+  std::string_view command;
+  std::string_view line;
+};
+constexpr Example kExamples[] = {
+    {"verbena", "verbena up"},
+    {"verbena run", "verbena run -- ibv_devices"},
+    {"verbena fault", "verbena fault wire drop=5%"},
+    {"verbena fault wire", "verbena fault wire drop=5%"},
+    {"verbena capture", "verbena capture start wire.pcapng"},
+    {"verbena capture start", "verbena capture start wire.pcapng"},
+    {"verbena explain", "verbena explain wire.pcapng"},
+    {"verbena conformance", "verbena conformance run pcaps/rules"},
+    {"verbena conformance run", "verbena conformance run pcaps/rules"},
+    {"verbena conformance import", "verbena conformance import wire.pcapng -o cases"},
+};
+
+std::string hint_for(const std::string& command) {
+  for (const Example& example : kExamples) {
+    if (example.command == command) {
+      return fmt::format("{}   ({} --help explains it)", example.line, command);
+    }
+  }
+  return command + " --help";
+}
+
 void add_up(CLI::App& app, Context& context) {
   CLI::App* command =
       app.add_subcommand("up", "Start the daemon: two devices, verbena0 and verbena1, on one wire");
@@ -227,7 +254,8 @@ std::vector<std::string> subcommand_names(const CLI::App& app) {
   return names;
 }
 
-// A word that is no subcommand where one is needed gets an answer that knows the subcommands.
+// A word that is no subcommand where one is needed, or none at all, gets an answer that knows the
+// subcommands.
 void check_subcommands(const CLI::App& app, const std::vector<std::string>& arguments) {
   const CLI::App* command = &app;
   std::string path = "verbena";
@@ -237,6 +265,7 @@ void check_subcommands(const CLI::App& app, const std::vector<std::string>& argu
       ++i;
       continue;
     }
+    if (word == "--help" || word == "-h" || word == "--version") return;
     if (word.starts_with('-')) continue;
     const std::vector<std::string> names = subcommand_names(*command);
     if (names.empty()) return;
@@ -251,6 +280,10 @@ void check_subcommands(const CLI::App& app, const std::vector<std::string>& argu
                                                    fmt::join(names, ", "), path)
                                      : fmt::format("{} {}", path, meant),
                        kUsage);
+  }
+  if (const auto names = subcommand_names(*command); !names.empty()) {
+    throw CommandError(fmt::format("{} needs a word more: {}", path, fmt::join(names, ", ")),
+                       hint_for(path), kUsage);
   }
 }
 
@@ -332,7 +365,7 @@ int run_command_line(std::vector<std::string> arguments, Context& context) {
   } catch (const CLI::ExtrasError&) {
     throw unexpected_words(app);
   } catch (const CLI::ParseError& error) {
-    throw CommandError(error.what(), command_words(asked_for(app)) + " --help", kUsage);
+    throw CommandError(error.what(), hint_for(command_words(asked_for(app))), kUsage);
   }
   return context.status;
 }

@@ -303,7 +303,8 @@ struct AsyncEvent {
 
 // ---- kAdmin: a line of text (words separated by spaces; the last may contain any) in, no body
 // out; fds out: [0] a memfd with the JSON answer. {"error": "..."} when the words are wrong.
-//   status | stat | capture start FILE | capture stop | shutdown
+//   status | stat | fault wire RULE | fault show | fault clear [SELECTOR]
+//   | capture start FILE | capture stop | shutdown
 struct AdminText {
   char text[kMaxMessage - sizeof(Request)];  // body_bytes of it, no NUL needed
 };

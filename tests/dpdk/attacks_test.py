@@ -159,6 +159,7 @@ def test_an_event_socket_left_full():
                 a.arm()
                 a.post_send(WRITE, 0, 8, b.rkey, b.va)
                 assert a.wait() == 0
+                wait_for(a.fired, 10, "the event of the entry")
             transfer(*honest)
             events = []
 

@@ -233,6 +233,29 @@ TEST_F(WirePortTest, FramesThatARuleDoesNotDelayPassThoseItDoes) {
   EXPECT_EQ(numbers(right()), std::vector<uint32_t>{1});
 }
 
+TEST_F(WirePortTest, FramesThatAreDueComeBeforeThoseThatAreSentLater) {
+  make({"nth=1 delay=1us"});
+  ASSERT_TRUE(send(left(), kRight, 0));
+  for (const Timestamp due = clock_.now() + 1'000; clock_.now() <= due;) {
+  }
+  ASSERT_TRUE(send(left(), kRight, 1));
+  EXPECT_EQ(numbers(right()), (std::vector<uint32_t>{0, 1}));
+}
+
+TEST_F(WirePortTest, DelayedFramesArePassedByOthersOfTheSameDelay) {
+  make({"delay=1s", "nth=1 reorder=1 reorder-by=8 seed=1"});
+  for (uint32_t i = 0; i < 20; ++i) ASSERT_TRUE(send(left(), kRight, i));
+  EXPECT_TRUE(numbers(right()).empty()) << "all of them are delayed";
+  left().flush(kNever);
+  auto got = numbers(right());
+  ASSERT_EQ(got.size(), 20U);
+  const auto first = std::find(got.begin(), got.end(), 0U) - got.begin();
+  EXPECT_GT(first, 0);
+  EXPECT_LE(first, 8);
+  got.erase(got.begin() + first);
+  EXPECT_TRUE(std::is_sorted(got.begin(), got.end()));
+}
+
 TEST_F(WirePortTest, DelayedFramesTakeRoomOnTheWire) {
   make({"delay=10s dup=1"});
   uint32_t sent = 0;

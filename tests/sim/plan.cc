@@ -12,6 +12,8 @@ constexpr uint32_t kMaxInline = 128;
 
 // ---- The network ----
 
+constexpr uint32_t kAlways = 1'000;
+
 // How much is lost: in most worlds little, so that retries suffice.
 struct Rates {
   uint32_t drop, duplicate, corrupt, truncate, reorder;  // ppm, at most
@@ -19,13 +21,22 @@ struct Rates {
 constexpr Rates kGentle = {10'000, 30'000, 8'000, 4'000, 20'000};
 constexpr Rates kHarsh = {100'000, 100'000, 10'000, 10'000, 200'000};
 
-Faults random_faults(Random& random, const Rates& most) {
+// How often a link has each of them, per mille.
+struct Chances {
+  uint32_t drop, duplicate, corrupt, truncate, reorder, jitter;
+};
+constexpr Chances kSome = {500, 350, 300, 200, 400, 600};
+constexpr Chances kEach = {kAlways, kAlways, kAlways, kAlways, kAlways, kAlways};
+
+Faults random_faults(Random& random, const Chances& chances, const Rates& most) {
   Faults faults;
-  if (random.chance(500)) faults.drop_ppm = random.between(1'000, most.drop);
-  if (random.chance(350)) faults.duplicate_ppm = random.between(1'000, most.duplicate);
-  if (random.chance(300)) faults.corrupt_ppm = random.between(1'000, most.corrupt);
-  if (random.chance(200)) faults.truncate_ppm = random.between(1'000, most.truncate);
-  if (random.chance(400)) faults.reorder_ppm = random.between(1'000, most.reorder);
+  if (random.chance(chances.drop)) faults.drop_ppm = random.between(1'000, most.drop);
+  if (random.chance(chances.duplicate)) {
+    faults.duplicate_ppm = random.between(1'000, most.duplicate);
+  }
+  if (random.chance(chances.corrupt)) faults.corrupt_ppm = random.between(1'000, most.corrupt);
+  if (random.chance(chances.truncate)) faults.truncate_ppm = random.between(1'000, most.truncate);
+  if (random.chance(chances.reorder)) faults.reorder_ppm = random.between(1'000, most.reorder);
   faults.reorder_frames = random.between(1, 64);
   faults.reorder_hold = random.between(1'000, 200'000);
   return faults;
@@ -40,17 +51,18 @@ LinkConfig random_link(Random& random) {
   return link;
 }
 
-void plan_network(Plan& plan) {
+void plan_network(Plan& plan, bool every_fault) {
   Random random(plan.seed, kNetwork);
-  const bool faulty = random.chance(650);
+  const bool faulty = random.chance(every_fault ? kAlways : 650);
   const bool harsh = random.chance(100);
-  const bool jitter = random.chance(300);
-  const bool blackhole = random.chance(80);
+  const bool jitter = random.chance(every_fault ? kAlways : 300);
+  const bool blackhole = random.chance(every_fault ? kAlways : 80);
+  const Chances& chances = every_fault ? kEach : kSome;
   for (StationPlan& station : plan.stations) {
     for (LinkConfig* link : {&station.up, &station.down}) {
       *link = random_link(random);
-      if (faulty) link->faults = random_faults(random, harsh ? kHarsh : kGentle);
-      if (jitter && random.chance(600)) link->faults.jitter = random.between(1, 10'000);
+      if (faulty) link->faults = random_faults(random, chances, harsh ? kHarsh : kGentle);
+      if (jitter && random.chance(chances.jitter)) link->faults.jitter = random.between(1, 10'000);
     }
   }
   if (!blackhole) return;
@@ -58,19 +70,20 @@ void plan_network(Plan& plan) {
       plan.stations[random.between(0, static_cast<uint32_t>(plan.stations.size()) - 1)];
   Faults& faults = random.chance(500) ? station.up.faults : station.down.faults;
   faults.blackhole_from = random.between(1'000'000, 2'000'000);
-  faults.blackhole_until = faults.blackhole_from +
-                           (random.chance(500) ? random.between(50'000, 4'000'000) : 500'000'000);
+  faults.blackhole_until =
+      faults.blackhole_from +
+      (random.chance(500) ? random.between(50'000, kShortBlackhole) : 500'000'000);
 }
 
 // ---- Stations and queue pairs ----
 
-void plan_world(Plan& plan) {
+void plan_world(Plan& plan, bool every_fault) {
   Random random(plan.seed, kWorld);
   plan.poll_budget = random.between(1, 80);
   if (random.chance(250)) plan.sink_capacity = random.between(1, 12);
   if (random.chance(250)) plan.later = random.between(10, 300);
   plan.late = random.chance(300);
-  const uint32_t kind = random.between(0, 9);
+  const uint32_t kind = random.between(every_fault ? 2 : 0, 9);  // below 2: no links
   plan.topology = kind < 2   ? Plan::Topology::kIdeal
                   : kind < 6 ? Plan::Topology::kCable
                              : Plan::Topology::kSwitch;
@@ -265,11 +278,11 @@ void plan_incidents(Plan& plan) {
 
 }  // namespace
 
-Plan make_plan(uint64_t seed, const Reduction& reduction) {
+Plan make_plan(uint64_t seed, const Reduction& reduction, bool every_fault) {
   Plan plan;
   plan.seed = seed;
-  plan_world(plan);
-  plan_network(plan);
+  plan_world(plan, every_fault);
+  plan_network(plan, every_fault);
   plan_stations(plan);
   Random random(seed, kConnections);
   uint32_t number = 0;

@@ -177,7 +177,8 @@ struct Plan {
   bool any_link(Test&& test) const;
 };
 
-Plan make_plan(uint64_t seed, const Reduction& reduction = {});
+// `every_fault`: each link has all of them, where a seed alone draws which.
+Plan make_plan(uint64_t seed, const Reduction& reduction = {}, bool every_fault = false);
 
 // Datagram receives begin with the space for a GRH.
 inline constexpr uint32_t kGrhBytes = 40;

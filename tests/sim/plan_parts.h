@@ -19,6 +19,9 @@ enum PlanStream : uint64_t {
   kOp = 10'000
 };
 
+// A blackhole of up to so much costs two retries at most: no reason to give up.
+inline constexpr DurationNs kShortBlackhole = 4'000'000;
+
 // Takes away what the reduction says.
 void reduce(Plan& plan, const Reduction& reduction);
 // Gives everything its place in memory, and marks the ends that take part.

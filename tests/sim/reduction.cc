@@ -157,7 +157,8 @@ bool Plan::may_give_up() const {
   constexpr uint32_t kMuch = 25'000;  // ppm, on one link
   return any_link([](const LinkConfig& link) {
     const Faults& f = link.faults;
-    return f.drop_ppm + f.corrupt_ppm + f.truncate_ppm > kMuch || f.blackhole_from != kNever;
+    return f.drop_ppm + f.corrupt_ppm + f.truncate_ppm > kMuch ||
+           f.blackhole_until - f.blackhole_from > kShortBlackhole;
   });
 }
 

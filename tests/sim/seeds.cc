@@ -37,20 +37,33 @@ struct Job {
   pid_t child;
 };
 
+SwarmOptions options_of(const SeedRange& range) {
+  SwarmOptions options;
+  options.every_fault = range.every_fault;
+  return options;
+}
+
+std::string replay_of(const SeedRange& range, uint64_t seed) {
+  return "  replay: " + range.command + " --seed " + std::to_string(seed) +
+         (range.every_fault ? " --every-fault" : "");
+}
+
 void report(FILE* out, const SeedRange& range, uint64_t seed, const SwarmResult& result) {
-  std::fprintf(out, "seed %llu: %s (%s)\n  replay: %s --seed %llu\n", Number{seed},
-               result.failure.c_str(), result.world.c_str(), range.command.c_str(), Number{seed});
+  const std::string replay = replay_of(range, seed);
+  std::fprintf(out, "seed %llu: %s (%s)\n%s\n", Number{seed}, result.failure.c_str(),
+               result.world.c_str(), replay.c_str());
   if (!range.shrink) return;
-  const Shrunk less = shrink(seed, {});
-  std::fprintf(out, "  shrunk to %u operations: %s (%s)\n  replay: %s --seed %llu%s\n",
-               less.result.operations, less.result.failure.c_str(), less.result.world.c_str(),
-               range.command.c_str(), Number{seed}, less.reduction.text().c_str());
+  const Shrunk less = shrink(seed, options_of(range));
+  std::fprintf(out, "  shrunk to %u operations: %s (%s)\n%s%s\n", less.result.operations,
+               less.result.failure.c_str(), less.result.world.c_str(), replay.c_str(),
+               less.reduction.text().c_str());
 }
 
 void run_job(const SeedRange& range, Job& job) {
+  const SwarmOptions options = options_of(range);
   for (uint64_t seed = job.progress->next; seed <= job.to; ++seed) {
     job.progress->next = seed;
-    const SwarmResult result = run_swarm(seed);
+    const SwarmResult result = run_swarm(seed, options);
     if (range.verbose) {
       std::fprintf(job.output, "seed %llu: %u operations, %llu packets, %llu sent again; %s\n",
                    Number{seed}, result.operations, Number{result.packets}, Number{result.resent},
@@ -85,10 +98,10 @@ bool look_after(const SeedRange& range, Job& job) {
   const uint64_t seed = job.progress->next;
   if (seed > job.to) return false;
   std::fseek(job.output, 0, SEEK_END);
-  std::fprintf(job.output, "seed %llu: the process ended with %s %d\n  replay: %s --seed %llu\n",
-               Number{seed}, WIFSIGNALED(status) ? "signal" : "status",
-               WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), range.command.c_str(),
-               Number{seed});
+  std::fprintf(job.output, "seed %llu: the process ended with %s %d\n%s\n", Number{seed},
+               WIFSIGNALED(status) ? "signal" : "status",
+               WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status),
+               replay_of(range, seed).c_str());
   ++job.progress->failures;
   job.progress->next = seed + 1;
   if (seed == job.to) return false;

@@ -12,6 +12,7 @@ struct SeedRange {
   uint64_t from = 1;
   uint64_t to = 1;
   uint32_t jobs = 1;
+  bool every_fault = false;
   bool verbose = false;  // a line for each seed
   bool shrink = true;
 };

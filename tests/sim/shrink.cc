@@ -66,7 +66,7 @@ class Shrinker {
 
   std::vector<uint32_t> operations() const {
     std::vector<uint32_t> numbers;
-    for (const EndPlan& end : make_plan(seed_, best_.reduction).ends) {
+    for (const EndPlan& end : make_plan(seed_, best_.reduction, options_.every_fault).ends) {
       for (const Operation& op : end.ops) numbers.push_back(op.number);
     }
     std::sort(numbers.begin(), numbers.end());

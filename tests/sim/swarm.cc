@@ -25,7 +25,7 @@ class Swarm {
  public:
   Swarm(uint64_t seed, const SwarmOptions& options)
       : options_(options),
-        plan_(make_plan(seed, options.reduction)),
+        plan_(make_plan(seed, options.reduction, options.every_fault)),
         model_(plan_, fabric_.network, ends_),
         tallies_(plan_.stations.size()) {
     result_.world = plan_.text();

@@ -25,7 +25,8 @@ struct SwarmResult {
 
 struct SwarmOptions {
   Reduction reduction;
-  bool trace = false;  // prints each packet sent, and each that arrives damaged
+  bool every_fault = false;  // on each link
+  bool trace = false;        // prints each packet sent, and each that arrives damaged
   // What a test breaks on purpose: called for each packet sent, and may change it.
   std::function<void(Frame&, const wire::ParsedPacket&)> sabotage;
 };

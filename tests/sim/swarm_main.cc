@@ -17,8 +17,23 @@ constexpr uint64_t kLastSeed = 1ULL << 48;
 using namespace verbena::sim;  // NOLINT(google-build-using-namespace)
 
 constexpr const char* kUsage =
-    R"(usage: swarm --seeds FROM:TO [--jobs N] [--verbose] [--no-shrink]
-       swarm --seed N [--without FAULT,...] [--only OPERATION,...] [--max-bytes N] [--trace]
+    R"(usage: swarm --seeds FROM:TO [--every-fault] [--jobs N] [--verbose] [--no-shrink]
+       swarm --seed N [--every-fault] [--without FAULT,...] [--only OPERATION,...]
+             [--max-bytes N] [--trace]
+
+Runs the simulator: each seed makes a small world of devices, links and faults, with random work
+that a model checks. The last line is "N seeds, M failures"; the exit status is 1 if any failed.
+
+  --seeds FROM:TO    these seeds, both included
+  --seed N           one seed, whose world is described
+  --every-fault      each link has every fault, where a seed else draws which
+  --jobs N           in N processes
+  --verbose          a line for each seed
+  --no-shrink        failing seeds are reported as they are
+  --without FAULT,.. switches off what the world has of these (a wrong name gives the list)
+  --only N,...       leaves out all operations but these
+  --max-bytes N      cuts longer messages
+  --trace            prints each packet
 )";
 
 [[noreturn]] void refuse(const std::string& why) {
@@ -70,6 +85,10 @@ std::vector<uint32_t> operations(std::string_view list) {
 }
 
 int replay(uint64_t seed, const SwarmOptions& options) {
+  if (make_plan(seed, options.reduction, options.every_fault).operations() == 0) {
+    refuse("--only leaves nothing: seed " + std::to_string(seed) + " has operations 0 to " +
+           std::to_string(make_plan(seed, {}, options.every_fault).operations() - 1));
+  }
   const SwarmResult result = run_swarm(seed, options);
   std::printf("seed %llu: %u operations, %llu packets, %llu sent again; %s\n",
               static_cast<unsigned long long>(seed), result.operations,
@@ -90,6 +109,10 @@ int main(int argc, char** argv) {
   range.command = argv[0];
   for (int i = 1; i < argc; ++i) {
     const std::string_view option = argv[i];
+    if (option == "--help" || option == "-h") {
+      std::fputs(kUsage, stdout);
+      return 0;
+    }
     const auto value = [&]() -> std::string_view {
       if (i + 1 == argc) refuse(std::string(option) + " needs a value");
       return argv[++i];
@@ -106,6 +129,8 @@ int main(int argc, char** argv) {
       one = true;
     } else if (option == "--jobs") {
       range.jobs = static_cast<uint32_t>(number(value()));
+    } else if (option == "--every-fault") {
+      range.every_fault = options.every_fault = true;
     } else if (option == "--verbose") {
       range.verbose = true;
     } else if (option == "--no-shrink") {

@@ -111,5 +111,26 @@ TEST(ReductionTest, WhatRemainsIsAsItWas) {
   EXPECT_EQ(reduction.text(), " --without drop --only 1,4");
 }
 
+TEST(PlanTest, EveryFaultIsOnEachLink) {
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
+    const Plan plan = make_plan(seed, {}, true);
+    EXPECT_NE(plan.topology, Plan::Topology::kIdeal);
+    uint32_t blackholes = 0;
+    for (const StationPlan& station : plan.stations) {
+      for (const LinkConfig* link : {&station.up, &station.down}) {
+        const Faults& faults = link->faults;
+        EXPECT_NE(faults.drop_ppm, 0U);
+        EXPECT_NE(faults.duplicate_ppm, 0U);
+        EXPECT_NE(faults.corrupt_ppm, 0U);
+        EXPECT_NE(faults.truncate_ppm, 0U);
+        EXPECT_NE(faults.reorder_ppm, 0U);
+        EXPECT_NE(faults.jitter, 0U);
+        blackholes += faults.blackhole_from != kNever;
+      }
+    }
+    EXPECT_EQ(blackholes, 1U);
+  }
+}
+
 }  // namespace
 }  // namespace verbena::sim

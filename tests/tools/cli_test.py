@@ -69,7 +69,11 @@ class CommandLineTest(CliCase):
         self.refused('frobnicate', says='use one of up, down', status=2)
 
     def test_wrong_options_are_refused(self):
-        self.refused(says='subcommand is required', status=2)
+        self.refused(says='needs a word more: up, down', status=2)
+        self.refused('fault', says='verbena fault wire drop=5%', status=2)
+        self.refused('capture', '--json', says='needs a word more: start, stop', status=2)
+        self.refused('conformance', says='verbena conformance run ', status=2)
+        self.refused('conformance', 'import', 'x.pcap', says='-o cases', status=2)
         self.refused('capture', 'begin', says='use one of start, stop', status=2)
         self.refused('capture', 'sttop', says='verbena capture stop', status=2)
         self.refused('stat', '--watch', '-1', says='watch', status=2)
