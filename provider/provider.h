@@ -238,6 +238,10 @@ ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr);
 int resize_cq(ibv_cq* cq, int cqe);
 int destroy_cq(ibv_cq* cq);
 
+// The daemon takes the object's undelivered events out of our ends of the sockets. 0 or an errno.
+int destroy_at_daemon(Context& context, abi::Op op, uint32_t handle, abi::DestroyReply& delivered,
+                      const ibv_comp_channel* channel = nullptr);
+
 // verbs_objects_qp.cc
 ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attr);
 ibv_qp* create_qp_ex(ibv_context* context, ibv_qp_init_attr_ex* attr);

@@ -32,16 +32,6 @@ void adopt_ring(Cq& cq, const Mapping& mapping, uint32_t depth) {
   cq.base.cq.cqe = static_cast<int>(depth);
 }
 
-// The daemon takes undelivered events out of our ends of the sockets.
-int destroy_at_daemon(Context& context, uint32_t handle, const ibv_comp_channel* channel,
-                      abi::DestroyReply& delivered) {
-  const int fds[2] = {context.base.context.async_fd, channel != nullptr ? channel->fd : -1};
-  const abi::Handle body{handle, 0};
-  return context.control.call(abi::Op::kDestroyCq,
-                              {&body, sizeof body, fds, channel != nullptr ? 2 : 1},
-                              {&delivered, sizeof delivered, nullptr, 0});
-}
-
 Cq* make_cq(ibv_context* ibv, uint32_t cqe, ibv_comp_channel* channel, uint32_t comp_vector) {
   Context& context = *to_context(ibv);
   if (comp_vector >= static_cast<uint32_t>(ibv->num_comp_vectors)) return fail(EINVAL);
@@ -70,7 +60,7 @@ Cq* make_cq(ibv_context* ibv, uint32_t cqe, ibv_comp_channel* channel, uint32_t 
       adopt_ring(*cq, mapping, reply.depth);
     } else {
       abi::DestroyReply delivered;
-      destroy_at_daemon(context, reply.handle, channel, delivered);
+      destroy_at_daemon(context, abi::Op::kDestroyCq, reply.handle, delivered, channel);
     }
   }
   if (error != 0) {
@@ -93,6 +83,14 @@ void wait_for_acks(ibv_cq& cq, const abi::DestroyReply& delivered) {
 }
 
 }  // namespace
+
+int destroy_at_daemon(Context& context, abi::Op op, uint32_t handle, abi::DestroyReply& delivered,
+                      const ibv_comp_channel* channel) {
+  const int fds[2] = {context.base.context.async_fd, channel != nullptr ? channel->fd : -1};
+  const abi::Handle body{handle, 0};
+  return context.control.call(op, {&body, sizeof body, fds, channel != nullptr ? 2 : 1},
+                              {&delivered, sizeof delivered, nullptr, 0});
+}
 
 ibv_cq* create_cq(ibv_context* context, int cqe, ibv_comp_channel* channel, int comp_vector) {
   if (cqe < 1 || comp_vector < 0) return fail(EINVAL);
@@ -148,7 +146,8 @@ int destroy_cq(ibv_cq* ibv) {
     if (cq->qps.count() != 0) return EBUSY;
   }
   abi::DestroyReply delivered;
-  const int error = destroy_at_daemon(context, ibv->handle, ibv->channel, delivered);
+  const int error =
+      destroy_at_daemon(context, abi::Op::kDestroyCq, ibv->handle, delivered, ibv->channel);
   if (error == 0) {
     wait_for_acks(*ibv, delivered);
   } else if (error != EIO) {

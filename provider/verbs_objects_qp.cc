@@ -76,13 +76,6 @@ void discard(Qp* qp) {
   std::free(qp);
 }
 
-int destroy_at_daemon(Context& context, uint32_t handle, abi::DestroyReply& delivered) {
-  const abi::Handle body{handle, 0};
-  return context.control.call(abi::Op::kDestroyQp,
-                              {&body, sizeof body, &context.base.context.async_fd, 1},
-                              {&delivered, sizeof delivered, nullptr, 0});
-}
-
 bool enter_cq(ibv_cq* cq, Qp* qp) {
   SpinGuard guard(to_cq(cq)->lock);
   return to_cq(cq)->qps.insert(qp->base.qp.qp_num, qp);
@@ -144,7 +137,7 @@ int create_at_daemon(Qp* qp, const abi::CreateQp& body) {
   if (error != 0) {
     leave_cqs(qp);
     abi::DestroyReply delivered;
-    destroy_at_daemon(*qp->context, layout.handle, delivered);
+    destroy_at_daemon(*qp->context, abi::Op::kDestroyQp, layout.handle, delivered);
   }
   return error;
 }
@@ -379,7 +372,7 @@ int destroy_qp(ibv_qp* ibv) {
   int error;
   {
     MutexGuard guard(qp->context->qp_mutex);
-    error = destroy_at_daemon(*qp->context, ibv->handle, delivered);
+    error = destroy_at_daemon(*qp->context, abi::Op::kDestroyQp, ibv->handle, delivered);
     if (error != 0 && error != EIO) return error;
     leave_cqs(qp);
     if (qp->srq != nullptr) --qp->srq->users;

@@ -50,14 +50,6 @@ int adopt_layout(Srq& srq, const abi::SrqLayout& layout, int fd) {
   return 0;
 }
 
-// The daemon takes undelivered events out of our end of the socket.
-int destroy_at_daemon(Context& context, uint32_t handle, abi::DestroyReply& delivered) {
-  const abi::Handle body{handle, 0};
-  return context.control.call(abi::Op::kDestroySrq,
-                              {&body, sizeof body, &context.base.context.async_fd, 1},
-                              {&delivered, sizeof delivered, nullptr, 0});
-}
-
 int create_at_daemon(Context& context, Srq& srq, const abi::CreateSrq& body) {
   abi::SrqLayout layout;
   int fd;
@@ -67,7 +59,7 @@ int create_at_daemon(Context& context, Srq& srq, const abi::CreateSrq& body) {
   error = adopt_layout(srq, layout, fd);
   if (error != 0) {
     abi::DestroyReply delivered;
-    destroy_at_daemon(context, layout.handle, delivered);
+    destroy_at_daemon(context, abi::Op::kDestroySrq, layout.handle, delivered);
   }
   return error;
 }
@@ -134,7 +126,7 @@ int destroy_srq(ibv_srq* ibv) {
     if (srq->users != 0) return EBUSY;
   }
   abi::DestroyReply delivered;
-  const int error = destroy_at_daemon(context, ibv->handle, delivered);
+  const int error = destroy_at_daemon(context, abi::Op::kDestroySrq, ibv->handle, delivered);
   if (error == 0) {
     wait_for_acks(*ibv, delivered.async_events);
   } else if (error != EIO) {

@@ -15,18 +15,18 @@ namespace {
 constexpr uint32_t kFrames = 200'000;
 constexpr size_t kIpAt = 14;
 constexpr size_t kBthAt = 42;
-const DeviceNames kNames = {"a", "b"};
+const DeviceNames kEnds = {"a", "b"};
 
-FaultRule rule(std::string_view words) {
+FaultRule rule_of(std::string_view words) {
   FaultRule parsed;
-  const Refusal refusal = parse_fault_rule(words, kNames, parsed);
+  const Refusal refusal = parse_fault_rule(words, kEnds, parsed);
   EXPECT_FALSE(refusal) << refusal.what;
   return parsed;
 }
 
 FaultModel model(std::initializer_list<std::string_view> rules) {
   FaultModel made;
-  for (const auto words : rules) EXPECT_TRUE(made.set(rule(words)));
+  for (const auto words : rules) EXPECT_TRUE(made.set(rule_of(words)));
   return made;
 }
 
@@ -157,30 +157,30 @@ TEST(FaultModelTest, NthCountsWhatTheRuleMatchesOnTheWholeWire) {
   }
   EXPECT_EQ(dropped, (std::vector<bool>{false, true, false, false, true, false}));
   EXPECT_EQ(faults.rules()[0].tally.matched, 6U);
-  EXPECT_TRUE(faults.set(rule("opcode=SEND nth=2+5 drop=1")));
+  EXPECT_TRUE(faults.set(rule_of("opcode=SEND nth=2+5 drop=1")));
   EXPECT_FALSE(next(faults).drop);
   EXPECT_TRUE(next(faults).drop) << "counted from when the rule was set";
 }
 
 TEST(FaultModelTest, SameSelectorReplacesAndEightAreTheLimit) {
   FaultModel faults = model({"drop=1", "opcode=ACK drop=1"});
-  EXPECT_TRUE(faults.set(rule("dup=1")));
+  EXPECT_TRUE(faults.set(rule_of("dup=1")));
   ASSERT_EQ(faults.rules().size(), 2U);
   EXPECT_EQ(faults.rules()[0].rule.duplicate, 1);
   EXPECT_EQ(faults.rules()[0].rule.drop, 0);
   for (const auto* nth : {"1", "2", "3", "4", "5", "6"}) {
-    EXPECT_TRUE(faults.set(rule(std::string("drop=1 nth=") + nth)));
+    EXPECT_TRUE(faults.set(rule_of(std::string("drop=1 nth=") + nth)));
   }
-  EXPECT_FALSE(faults.set(rule("drop=1 nth=7")));
-  EXPECT_TRUE(faults.set(rule("drop=5% nth=6"))) << "one of those there are";
+  EXPECT_FALSE(faults.set(rule_of("drop=1 nth=7")));
+  EXPECT_TRUE(faults.set(rule_of("drop=5% nth=6"))) << "one of those there are";
 }
 
 TEST(FaultModelTest, ClearKeepsTheOthers) {
   FaultModel faults = model({"opcode=ACK drop=1", "drop=1 from=a", "opcode=ACK nth=3 drop=1"});
-  EXPECT_EQ(faults.clear(rule("opcode=ACK drop=1").selector), 2U);
+  EXPECT_EQ(faults.clear(rule_of("opcode=ACK drop=1").selector), 2U);
   ASSERT_EQ(faults.rules().size(), 1U);
   EXPECT_EQ(faults.rules()[0].rule.selector.from, 0U);
-  EXPECT_EQ(faults.clear(rule("opcode=ACK drop=1").selector), 0U);
+  EXPECT_EQ(faults.clear(rule_of("opcode=ACK drop=1").selector), 0U);
   EXPECT_EQ(faults.clear({}), 1U);
   EXPECT_FALSE(faults.active());
   EXPECT_FALSE(next(faults).drop);

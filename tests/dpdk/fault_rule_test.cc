@@ -11,18 +11,18 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-const DeviceNames kNames = {"verbena0", "verbena1"};
+const DeviceNames kDevices = {"verbena0", "verbena1"};
 
 FaultRule rule(std::string_view words) {
   FaultRule parsed;
-  const Refusal refusal = parse_fault_rule(words, kNames, parsed);
+  const Refusal refusal = parse_fault_rule(words, kDevices, parsed);
   EXPECT_FALSE(refusal) << refusal.what;
   return parsed;
 }
 
 Refusal refusal(std::string_view words) {
   FaultRule ignored;
-  const Refusal answer = parse_fault_rule(words, kNames, ignored);
+  const Refusal answer = parse_fault_rule(words, kDevices, ignored);
   EXPECT_TRUE(answer) << words << " was taken";
   return answer;
 }
@@ -54,7 +54,7 @@ TEST(FaultRuleTest, WordsComeBackAsTheyWere) {
        {"drop=5%", "drop=0.1% dup=100%", "reorder=5% reorder-by=64 corrupt=1% delay=10us",
         "from=verbena0 opcode=ACK nth=2 drop=100%", "opcode=UD_SEND nth=1+2+9 corrupt=100% seed=4",
         "delay=1.5ms jitter=250ns", "delay=10s"}) {
-    EXPECT_EQ(fault_words(rule(words), kNames), words);
+    EXPECT_EQ(fault_words(rule(words), kDevices), words);
   }
 }
 
@@ -88,14 +88,14 @@ TEST(FaultRuleTest, RefusalsSayWhatToWrite) {
 
 TEST(FaultRuleTest, SelectorCoversRulesWithItsWords) {
   FaultSelector acks;
-  EXPECT_FALSE(parse_fault_selector("opcode=ACK", kNames, acks));
+  EXPECT_FALSE(parse_fault_selector("opcode=ACK", kDevices, acks));
   EXPECT_TRUE(acks.covers(rule("opcode=ACK nth=2 drop=1").selector));
   EXPECT_TRUE(acks.covers(rule("from=verbena1 opcode=ack drop=1").selector));
   EXPECT_FALSE(acks.covers(rule("drop=1").selector));
   EXPECT_TRUE(FaultSelector{}.covers(rule("from=verbena1 drop=1").selector));
   EXPECT_TRUE(acks.same(rule("opcode=RC_ACK drop=1").selector)) << "ACK is of RC alone";
   EXPECT_FALSE(acks.same(rule("opcode=ACK nth=1 drop=1").selector));
-  EXPECT_THAT(parse_fault_selector("drop=1", kNames, acks).instead, HasSubstr("from=DEVICE"));
+  EXPECT_THAT(parse_fault_selector("drop=1", kDevices, acks).instead, HasSubstr("from=DEVICE"));
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ ParsedOptions parse(std::vector<const char*> words) {
   return parse_options(static_cast<int>(words.size()), words.data());
 }
 
-std::string refusal(const std::vector<const char*>& words) {
+std::string complaint(const std::vector<const char*>& words) {
   const auto parsed = parse(words);
   EXPECT_TRUE(parsed.stop);
   EXPECT_EQ(parsed.exit_status, 2);
@@ -57,9 +57,9 @@ TEST(OptionsTest, DevicesTakeNameAddressAndVendor) {
 
 TEST(OptionsTest, WrongDevicesSayWhatToWrite) {
   const auto device = [](const char* text) {
-    return refusal({"--dir", "/tmp/x", "--device", text, "--device", "other,ip=10.1.1.1"});
+    return complaint({"--dir", "/tmp/x", "--device", text, "--device", "other,ip=10.1.1.1"});
   };
-  EXPECT_THAT(refusal({"--dir", "/tmp/x", "--device", "a"}), HasSubstr("twice or not at all"));
+  EXPECT_THAT(complaint({"--dir", "/tmp/x", "--device", "a"}), HasSubstr("twice or not at all"));
   EXPECT_THAT(device("a/b"), HasSubstr("letters, digits"));
   EXPECT_THAT(device(""), HasSubstr("letters, digits"));
   EXPECT_THAT(device("..,ip=1.2.3.4"), HasSubstr("letters, digits"));
@@ -92,19 +92,19 @@ TEST(OptionsTest, WrongFaultsSayWhatToWrite) {
   EXPECT_EQ(parsed.text,
             "verbenad: " + parsed.refusal.what + ": write " + parsed.refusal.instead + "\n");
   const auto fault = [](const char* text) {
-    return refusal(
+    return complaint(
         {"--dir", "/tmp/x", "--device", "a", "--device", "b,ip=10.1.1.1", "--fault", text});
   };
   EXPECT_THAT(fault("from=verbena0,drop=1"), HasSubstr("from=a or from=b"));
   EXPECT_THAT(fault(""), HasSubstr("drop=P"));
   std::vector<const char*> many = {"--dir", "/tmp/x"};
   for (int i = 0; i < 9; ++i) many.insert(many.end(), {"--fault", "drop=1%"});
-  EXPECT_THAT(refusal(many), HasSubstr("at most 8"));
+  EXPECT_THAT(complaint(many), HasSubstr("at most 8"));
 }
 
 TEST(OptionsTest, DirectoryIsAbsoluteAndFitsASocket) {
   unsetenv("VERBENA_DIR");
-  EXPECT_THAT(refusal({}), HasSubstr("--dir DIR"));
+  EXPECT_THAT(complaint({}), HasSubstr("--dir DIR"));
   setenv("VERBENA_DIR", "/tmp/from-env/", 1);
   EXPECT_EQ(parse({}).options.dir, "/tmp/from-env");
   unsetenv("VERBENA_DIR");
@@ -112,13 +112,13 @@ TEST(OptionsTest, DirectoryIsAbsoluteAndFitsASocket) {
   EXPECT_EQ(parse({"--dir", "rel"}).options.dir.front(), '/');
   const std::string longest = "/" + std::string(93, 'd');
   EXPECT_EQ(parse({"--dir", longest.c_str()}).options.dir, longest);
-  EXPECT_THAT(refusal({"--dir", (longest + "d").c_str()}), HasSubstr("too long"));
+  EXPECT_THAT(complaint({"--dir", (longest + "d").c_str()}), HasSubstr("too long"));
 }
 
 TEST(OptionsTest, UnknownWordsPointToHelp) {
-  EXPECT_THAT(refusal({"--dir", "/tmp/x", "--pol"}), HasSubstr("--help"));
-  EXPECT_THAT(refusal({"--dir", "/tmp/x", "--idle-ms", "soon"}), HasSubstr("--idle-ms"));
-  EXPECT_THAT(refusal({"--dir", "/tmp/x", "--log-level", "loud"}), HasSubstr("--log-level"));
+  EXPECT_THAT(complaint({"--dir", "/tmp/x", "--pol"}), HasSubstr("--help"));
+  EXPECT_THAT(complaint({"--dir", "/tmp/x", "--idle-ms", "soon"}), HasSubstr("--idle-ms"));
+  EXPECT_THAT(complaint({"--dir", "/tmp/x", "--log-level", "loud"}), HasSubstr("--log-level"));
   const auto help = parse({"--help"});
   EXPECT_TRUE(help.stop);
   EXPECT_EQ(help.exit_status, 0);

@@ -13,12 +13,6 @@ using WrTest = ProviderTest;
 using PollTest = ProviderTest;
 using ArmTest = ProviderTest;
 
-abi::SendWqe send_wqe(const FakeQp& qp, uint32_t index) {
-  abi::SendWqe wqe;
-  std::memcpy(&wqe, qp.send_entry(index), sizeof wqe);
-  return wqe;
-}
-
 abi::Sge sge_behind(const uint8_t* head, size_t head_bytes, size_t i) {
   abi::Sge sge;
   std::memcpy(&sge, head + head_bytes + i * sizeof sge, sizeof sge);
@@ -41,7 +35,7 @@ TEST_F(PostTest, WriteWithImmediateLiesInTheRing) {
 
   const auto ring = fake(qp);
   EXPECT_EQ(ring->header().sq_tail.load(), 1U);
-  const abi::SendWqe wqe = send_wqe(*ring, 0);
+  const abi::SendWqe wqe = ring->send_wqe(0);
   EXPECT_EQ(wqe.opcode, static_cast<uint8_t>(abi::WrOpcode::kWriteImm));
   EXPECT_EQ(wqe.flags, abi::kWrSignaled | abi::kWrFence | abi::kWrSolicited);
   EXPECT_EQ(wqe.num_sge, 2);
@@ -70,7 +64,7 @@ TEST_F(PostTest, InlineDataIsGatheredAtOnce) {
   ASSERT_EQ(ibv_post_send(qp, &wr, &bad), 0);
   std::memset(first, 'x', sizeof first);
   const auto ring = fake(qp);
-  const abi::SendWqe wqe = send_wqe(*ring, 0);
+  const abi::SendWqe wqe = ring->send_wqe(0);
   EXPECT_EQ(wqe.inline_length, 11U);
   EXPECT_EQ(wqe.num_sge, 0);
   EXPECT_EQ(wqe.flags, abi::kWrInline);
@@ -216,20 +210,20 @@ TEST_F(WrTest, ABatchIsPostedWhenComplete) {
   EXPECT_EQ(ring->header().sq_tail.load(), 4U);
   EXPECT_EQ(daemon_.drain_doorbells().size(), 1U);
 
-  const abi::SendWqe first = send_wqe(*ring, 0);
+  const abi::SendWqe first = ring->send_wqe(0);
   EXPECT_EQ(first.opcode, static_cast<uint8_t>(abi::WrOpcode::kWriteImm));
   EXPECT_EQ(first.flags, abi::kWrSignaled);
   EXPECT_EQ(first.rkey, 0x77U);
   EXPECT_EQ(first.remote_va, 0x9000U);
   EXPECT_EQ(first.imm_wire, 0xAABBCCDDU);
   EXPECT_EQ(sge_behind(ring->send_entry(0), sizeof first, 0).length, 99U);
-  const abi::SendWqe second = send_wqe(*ring, 1);
+  const abi::SendWqe second = ring->send_wqe(1);
   EXPECT_EQ(second.opcode, static_cast<uint8_t>(abi::WrOpcode::kSendImm));
   EXPECT_EQ(second.flags, abi::kWrInline);
   EXPECT_EQ(second.inline_length, 7U);
   EXPECT_STREQ(reinterpret_cast<const char*>(ring->send_entry(1) + sizeof second), "inline");
-  EXPECT_EQ(send_wqe(*ring, 2).num_sge, 2);
-  EXPECT_EQ(send_wqe(*ring, 3).num_sge, 0) << "no data";
+  EXPECT_EQ(ring->send_wqe(2).num_sge, 2);
+  EXPECT_EQ(ring->send_wqe(3).num_sge, 0) << "no data";
 
   fake(cq_)->push(qp->qp_num, 1, abi::kCqeSend);
   EXPECT_EQ(poll(cq_, 1).at(0).wr_id, 101U);
@@ -303,7 +297,7 @@ TEST_F(PollTest, RingsWrapManyTimes) {
   const auto ring = fake(cq_);
   for (uint32_t i = 0; i < 1000; ++i) {
     ASSERT_EQ(post_send(qp, i), 0) << i;
-    ASSERT_EQ(send_wqe(*fake(qp), i).opcode, static_cast<uint8_t>(abi::WrOpcode::kSend));
+    ASSERT_EQ(fake(qp)->send_wqe(i).opcode, static_cast<uint8_t>(abi::WrOpcode::kSend));
     ring->push(qp->qp_num, i, abi::kCqeSend);
     ASSERT_EQ(poll(cq_, 1).at(0).wr_id, i);
     ibv_wc wc;

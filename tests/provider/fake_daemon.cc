@@ -94,6 +94,12 @@ const uint8_t* FakeQp::recv_entry(uint32_t index) const {
   return region->base + layout.rq_offset + size_t{index & (layout.rq_depth - 1)} * layout.rq_stride;
 }
 
+abi::SendWqe FakeQp::send_wqe(uint32_t index) const {
+  abi::SendWqe wqe;
+  std::memcpy(&wqe, send_entry(index), sizeof wqe);
+  return wqe;
+}
+
 uint32_t FakeSrq::slot_at(uint32_t index) const {
   uint32_t number;
   const size_t entry = index & (layout.depth - 1);

@@ -58,6 +58,7 @@ struct FakeQp {
   // The entry and what follows it, up to its stride.
   const uint8_t* send_entry(uint32_t index) const;
   const uint8_t* recv_entry(uint32_t index) const;
+  abi::SendWqe send_wqe(uint32_t index) const;
 };
 
 struct FakeSrq {

@@ -20,12 +20,6 @@ uint32_t num_sge_in(const FakeSrq& srq, uint32_t slot) {
   return wqe.num_sge;
 }
 
-abi::SendWqe send_wqe(const FakeQp& qp, uint32_t index) {
-  abi::SendWqe wqe;
-  std::memcpy(&wqe, qp.send_entry(index), sizeof wqe);
-  return wqe;
-}
-
 TEST_F(SrqTest, CreationCarriesTheLimitsBothWays) {
   make_pd();
   ibv_srq_init_attr attr{};
@@ -348,14 +342,14 @@ TEST_F(UdTest, AWorkRequestCarriesItsDestination) {
   sge_.length = 5;
   std::memcpy(buffer_, "again", 5);
   ASSERT_EQ(ibv_post_send(qp, &wr, &bad), 0);
-  const abi::SendWqe first = send_wqe(*fake(qp), 0);
+  const abi::SendWqe first = fake(qp)->send_wqe(0);
   EXPECT_EQ(first.opcode, static_cast<uint8_t>(abi::WrOpcode::kSendImm));
   EXPECT_EQ(first.imm_wire, 0x11223344U);
   EXPECT_EQ(first.ah, ah->handle);
   EXPECT_EQ(first.remote_qpn, 0x12345U);
   EXPECT_EQ(first.remote_qkey, 0x11111111U);
   EXPECT_EQ(first.remote_va, 0U);
-  const abi::SendWqe second = send_wqe(*fake(qp), 1);
+  const abi::SendWqe second = fake(qp)->send_wqe(1);
   EXPECT_EQ(second.inline_length, 5U);
   EXPECT_EQ(second.ah, ah->handle);
   EXPECT_EQ(std::memcmp(fake(qp)->send_entry(1) + sizeof second, "again", 5), 0);
@@ -393,7 +387,7 @@ TEST_F(UdTest, TheExtendedApiSetsTheDestination) {
   ibv_wr_set_ud_addr(ex, ah, 0x321, 0x22222222);
   ibv_wr_set_sge(ex, 5, 0x4000, 99);
   ASSERT_EQ(ibv_wr_complete(ex), 0);
-  const abi::SendWqe wqe = send_wqe(*fake(qp), 0);
+  const abi::SendWqe wqe = fake(qp)->send_wqe(0);
   EXPECT_EQ(wqe.ah, ah->handle);
   EXPECT_EQ(wqe.remote_qpn, 0x321U);
   EXPECT_EQ(wqe.remote_qkey, 0x22222222U);

@@ -1,5 +1,6 @@
 #include "tests/support/golden_frames.h"
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 
@@ -45,6 +46,13 @@ Bytes from_hex(std::string_view text) {
     }
   }
   return bytes;
+}
+
+Gid gid_from_hex(std::string_view text) {
+  Gid gid;
+  const Bytes bytes = from_hex(text);
+  std::copy(bytes.begin(), bytes.end(), gid.bytes.begin());
+  return gid;
 }
 
 Bytes ethernet_frame(std::span<const uint8_t> ip) {

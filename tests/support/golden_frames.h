@@ -10,12 +10,15 @@
 #include <string_view>
 #include <vector>
 
+#include "stack/types.h"
+
 namespace verbena::test {
 
 using Bytes = std::vector<uint8_t>;
 
 // Two hexadecimal digits a byte; blanks are ignored.
 Bytes from_hex(std::string_view text);
+Gid gid_from_hex(std::string_view text);
 
 // `ip` behind an Ethernet header with the EtherType that its version says.
 Bytes ethernet_frame(std::span<const uint8_t> ip);

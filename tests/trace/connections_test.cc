@@ -6,9 +6,6 @@
 namespace verbena::trace::test {
 namespace {
 
-constexpr Way kToB = {kA, kB, 0x22};
-constexpr Way kToA = {kB, kA, 0x11};
-
 void expect_ends(const Connection& connection, Service service, Pairing pairing,
                  std::optional<Qpn> first, std::optional<Qpn> second) {
   EXPECT_EQ(connection.service, service);

@@ -16,11 +16,9 @@ using testing::HasSubstr;
 using trace::test::Fields;
 using trace::test::kA;
 using trace::test::kB;
+using trace::test::kToA;
+using trace::test::kToB;
 using trace::test::Scenario;
-using trace::test::Way;
-
-constexpr Way kToB = {kA, kB, 0x22};
-constexpr Way kToA = {kB, kA, 0x11};
 
 TEST(ExplainText, Durations) {
   EXPECT_EQ(duration_text(0), "0 ns");

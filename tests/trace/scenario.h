@@ -22,6 +22,8 @@ struct Way {
   Qpn dest_qpn = 0;
   uint16_t source_port = 0xC000;
 };
+inline constexpr Way kToB = {kA, kB, 0x22};
+inline constexpr Way kToA = {kB, kA, 0x11};
 
 struct Fields {
   uint32_t payload_bytes = 0;

@@ -7,8 +7,6 @@
 namespace verbena::trace::test {
 namespace {
 
-constexpr Way kToB = {kA, kB, 0x22};
-constexpr Way kToA = {kB, kA, 0x11};
 constexpr Fields kFull = {.payload_bytes = 1024};
 
 class Sequence : public testing::Test {

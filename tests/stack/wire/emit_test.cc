@@ -25,13 +25,6 @@ Bytes emit(const PacketSpec& spec, std::span<const uint8_t> payload) {
   return frame;
 }
 
-Gid gid_of(std::string_view hex) {
-  Gid gid;
-  const Bytes bytes = test::from_hex(hex);
-  std::copy(bytes.begin(), bytes.end(), gid.bytes.begin());
-  return gid;
-}
-
 Path path_between(const Gid& source, const Gid& dest) {
   Path path;
   path.source_mac.bytes = {2, 0, 0, 0, 0, 2};
@@ -70,8 +63,8 @@ TEST(EmitGolden, UcSendOverIpv4) {
 }
 
 TEST(EmitGolden, UcSendOverIpv6) {
-  Path path = path_between(gid_of("20220000000000000000000000001023"),
-                           gid_of("20230000000000000000000000001024"));
+  Path path = path_between(test::gid_from_hex("20220000000000000000000000001023"),
+                           test::gid_from_hex("20230000000000000000000000001024"));
   path.traffic_class = 226;
   path.flow_label = 0x1FACE;
   path.hop_limit = 255;
@@ -86,8 +79,8 @@ TEST(EmitGolden, UcSendOverIpv6) {
 }
 
 TEST(EmitGolden, RnrNak) {
-  Path path = path_between(gid_of("20010db8000000000000000000000002"),
-                           gid_of("20010db8000000000000000000000001"));
+  Path path = path_between(test::gid_from_hex("20010db8000000000000000000000002"),
+                           test::gid_from_hex("20010db8000000000000000000000001"));
   path.traffic_class = 0x2A;
   path.flow_label = 0x34567;
   path.source_port = 0xC56A;
@@ -199,8 +192,8 @@ TEST(EmitRoundTrip, EveryOpcodeAndPayloadSize) {
   std::mt19937_64 random(7);
   const Path paths[] = {
       path_between(Gid::from_ipv4(0x0A630001), Gid::from_ipv4(0x0A630002)),
-      path_between(gid_of("fe80000000000000005054fffe770002"),
-                   gid_of("fd770000000000000000000000000003")),
+      path_between(test::gid_from_hex("fe80000000000000005054fffe770002"),
+                   test::gid_from_hex("fd770000000000000000000000000003")),
   };
   for (int opcode = 0; opcode < 256; ++opcode) {
     const OpcodeInfo& info = opcode_info(static_cast<uint8_t>(opcode));

@@ -45,13 +45,6 @@ Bytes frame_of(std::string_view hex) {
   return test::ethernet_frame(test::from_hex(hex));
 }
 
-Gid gid_of(std::string_view hex) {
-  Gid gid;
-  const Bytes bytes = test::from_hex(hex);
-  std::copy(bytes.begin(), bytes.end(), gid.bytes.begin());
-  return gid;
-}
-
 TEST(ParseGolden, ConnectxCnp) {
   const Bytes frame = frame_of(test::kCnpHex);
   const ParsedPacket packet = parsed(frame);
@@ -95,8 +88,8 @@ TEST(ParseGolden, UcSendOverIpv6) {
   const ParsedPacket packet = parsed(frame);
   EXPECT_EQ(packet.traffic_class, 226);
   EXPECT_EQ(packet.ecn, 2);
-  EXPECT_EQ(packet.source_gid, gid_of("20220000000000000000000000001023"));
-  EXPECT_EQ(packet.dest_gid, gid_of("20230000000000000000000000001024"));
+  EXPECT_EQ(packet.source_gid, test::gid_from_hex("20220000000000000000000000001023"));
+  EXPECT_EQ(packet.dest_gid, test::gid_from_hex("20230000000000000000000000001024"));
   EXPECT_EQ(packet.psn, Psn(0xCF1710));
   EXPECT_EQ(packet.payload.size(), 18U);
 }
@@ -354,8 +347,10 @@ TEST(ParseHostile, EveryConsistentTruncationOfGoldenPackets) {
 TEST(ParseHostile, EveryConsistentTruncationOfEveryOpcode) {
   for (const bool ipv6 : {false, true}) {
     Path path;
-    path.source_gid = ipv6 ? gid_of("fd770000000000000000000000000002") : Gid::from_ipv4(1);
-    path.dest_gid = ipv6 ? gid_of("fd770000000000000000000000000003") : Gid::from_ipv4(2);
+    path.source_gid =
+        ipv6 ? test::gid_from_hex("fd770000000000000000000000000002") : Gid::from_ipv4(1);
+    path.dest_gid =
+        ipv6 ? test::gid_from_hex("fd770000000000000000000000000003") : Gid::from_ipv4(2);
     for (int opcode = 0; opcode < 256; ++opcode) {
       const OpcodeInfo& info = opcode_info(static_cast<uint8_t>(opcode));
       if (!info.known()) continue;
