@@ -118,6 +118,22 @@ class ConformanceTest(CliCase):
         self.assertIn('role', result.stdout)
         self.assertEqual(result.stdout.splitlines()[-1], '1 passed, 1 failed')
 
+    def test_what_is_no_file_is_not_read(self):
+        fifo = os.path.join(self.runtime, 'fifo')
+        os.mkfifo(fifo)
+        link = os.path.join(self.runtime, 'link.toml')
+        os.symlink('/dev/zero', link)
+        for path in (fifo, link, '/dev/zero'):
+            self.refused('conformance', 'run', path, says='is no regular file')
+            self.refused('conformance', 'import', path, '-o', self.runtime,
+                         says='is no regular file')
+        self.refused('conformance', 'import', self.runtime, '-o', self.runtime, says='is a folder')
+
+    def test_capture_in_place_of_a_case_is_told_what_to_do(self):
+        capture = str(PCAPS / 'rc_send.pcap')
+        self.refused('conformance', 'run', capture,
+                     says=f'verbena conformance import {capture} -o FOLDER')
+
     def test_what_is_no_case_is_refused(self):
         self.refused('conformance', 'run', '/nowhere', says='/nowhere')
         self.refused('conformance', 'run', self.runtime, says=self.runtime)

@@ -1,4 +1,5 @@
 // What is wrong in a case file is named with its place, and with what to write instead.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <ostream>
@@ -129,9 +130,38 @@ INSTANTIATE_TEST_SUITE_P(
             "dir/case.toml:14: [[difference]] 1 ours opcode: 'NACK' is no opcode of RC | "
             "as tshark writes it: opcode = \"RDMA READ response First\""},
         Bad{"Impatient", "[compare]\ntimer_tolerance = 0.5\n",
-            "dir/case.toml:11: [compare] timer_tolerance: is below 1 | "
-            "a factor from 1 on: timer_tolerance = 1.1"}),
+            "dir/case.toml:11: [compare] timer_tolerance: is no factor from 1 to 1000 | "
+            "timer_tolerance = 1.1"},
+        Bad{"RegionBeyondTheLastAddress", "[[memory]]\nva = \"0xffffffffffffff00\"\nbytes = 257\n",
+            "dir/case.toml:11: [[memory]] 1 va: and bytes reach beyond 2^64 | "
+            "va + bytes at most 2^64"},
+        Bad{"PieceBehindItsRegion",
+            "[[memory]]\nva = 0\nbytes = 8\nexpect = [{ offset = 8, data = \"hex 00\" }]\n",
+            "dir/case.toml:13: [[memory]] 1 [[expect]] 1 offset: 8 is too large | "
+            "a number up to 7"},
+        Bad{"NumberBeyond64Bits", "[[memory]]\nva = \"18446744073709551616\"\n",
+            "dir/case.toml:11: [[memory]] 1 va: is no number from 0 on | va = 0x10"},
+        Bad{"NumberWithASign", "[[memory]]\nva = \" -1\"\n",
+            "dir/case.toml:11: [[memory]] 1 va: is no number from 0 on | va = 0x10"}),
     [](const auto& test) { return test.param.name; });
+
+// Each of them would be some time once it is made nanoseconds.
+TEST(CaseReaderTest, TimesThatAreNoneAreRefused) {
+  for (const char* at : {"nan", "-nan", "inf", "-inf", "-0.001", "-1", "1e300", "1000000001",
+                         "9223372036854775807", "true", "\"1\"", "[1.0]"}) {
+    EXPECT_EQ(complaint(fmt::format("{}[[recv]]\nat = {}\n", kGood, at)),
+              "dir/case.toml:11: [[recv]] 1 at: is no time in seconds from 0 to 1e9 | at = 0.001")
+        << at;
+  }
+  for (const char* factor : {"nan", "inf", "-2", "1e4", "0"}) {
+    EXPECT_EQ(complaint(fmt::format("{}[compare]\ntimer_tolerance = {}\n", kGood, factor)),
+              "dir/case.toml:11: [compare] timer_tolerance: is no factor from 1 to 1000 | "
+              "timer_tolerance = 1.1")
+        << factor;
+  }
+  EXPECT_EQ(parse_case(std::string(kGood) + "[[recv]]\nat = 2\n", "x").recvs[0].when.at,
+            2'000'000'000U);
+}
 
 TEST(CaseReaderTest, WhatIsNoTomlIsNamedByItsLine) {
   const std::string text = complaint(std::string(kGood) + "[[recv\n");

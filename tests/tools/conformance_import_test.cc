@@ -142,6 +142,22 @@ TEST(ImportTest, CaptureThatEndsTooEarlyIsTakenAsFarAsItGoes) {
   }
 }
 
+// An engine that waits to be asked winds its timers up for all that time.
+TEST(ImportTest, YearsBetweenTwoPacketsAreNotWaitedFor) {
+  for (const auto& [name, packet] : {std::pair("rc_seq_nak.pcap", 6U),
+                                     {"rc_rnr_nak.pcap", 2U},
+                                     {"rc_read.pcap", 10U},
+                                     {"rc_timeout_request.pcap", 2U}}) {
+    trace::Capture capture = trace::read_capture(kPcaps / name);
+    for (size_t i = packet; i < capture.frames.size(); ++i) {
+      capture.frames[i].time += Timestamp{20} * 365 * 86400 * 1'000'000'000;
+    }
+    const Imported imported = import_capture(capture, "x.pcap", "");
+    EXPECT_EQ(imported.cases.size(), 2U) << name;
+    for (const auto& [c, result] : imported.cases) EXPECT_TRUE(result.passed()) << name;
+  }
+}
+
 TEST(ImportTest, CaptureThatBeginsLaterHasMessagesBefore) {
   const trace::Capture whole = trace::read_capture(kPcaps / "rc_write.pcap");
   trace::Capture capture;

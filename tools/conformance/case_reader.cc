@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <fstream>
 #include <sstream>
 
@@ -11,6 +10,7 @@
 #include "stack/stats.h"
 #include "tools/conformance/case_text.h"
 #include "tools/conformance/compare.h"
+#include "tools/conformance/input_file.h"
 #include "tools/conformance/toml_table.h"
 #include "tools/error.h"
 
@@ -130,7 +130,7 @@ class Reader {
   static Peer read_peer(TomlTable table, bool with_qpn);
   When read_when(TomlTable& table);
   size_t read_qp_of(TomlTable& table);
-  static std::vector<Piece> read_pieces(TomlTable& table, std::string_view key);
+  static std::vector<Piece> read_pieces(TomlTable& table, std::string_view key, uint64_t bytes);
   std::vector<SgeSection> read_sges(TomlTable& table);
   static std::optional<Completion> read_completion(TomlTable& table);
 
@@ -213,11 +213,12 @@ void Reader::read_qp(TomlTable& table) {
   case_.qps.push_back(qp);
 }
 
-std::vector<Piece> Reader::read_pieces(TomlTable& table, std::string_view key) {
+// Pieces of a region of so many bytes.
+std::vector<Piece> Reader::read_pieces(TomlTable& table, std::string_view key, uint64_t bytes) {
   std::vector<Piece> pieces;
   for (TomlTable& entry : table.tables(key)) {
     Piece piece;
-    entry.read("offset", piece.offset, kMaxRegionBytes);
+    entry.read("offset", piece.offset, bytes - 1);
     const auto data = read_data(entry, "data");
     if (!data) entry.refuse("data", "is missing", kDataHelp);
     piece.data = *data;
@@ -232,13 +233,16 @@ void Reader::read_memory(TomlTable& table) {
   memory.va = table.need_number("va", kMax64);
   memory.bytes = table.need_number("bytes", kMaxRegionBytes);
   if (memory.bytes == 0) table.refuse("bytes", "is 0", "at least 1");
+  if (memory.va > kMax64 - (memory.bytes - 1)) {
+    table.refuse("va", "and bytes reach beyond 2^64", "va + bytes at most 2^64");
+  }
   memory.access = table.bits("access", kAccessNames).value_or(0);
   const uint32_t remote_write = kAccessRemoteWrite | kAccessRemoteAtomic;
   if ((memory.access & remote_write) != 0) memory.access |= kAccessLocalWrite;
   if (const auto key = table.number("key", kMax32)) memory.key = static_cast<Key>(*key);
   memory.other_pd = table.flag("other_pd", false);
-  memory.contents = read_pieces(table, "contents");
-  memory.expect = read_pieces(table, "expect");
+  memory.contents = read_pieces(table, "contents", memory.bytes);
+  memory.expect = read_pieces(table, "expect", memory.bytes);
   table.done();
   case_.memories.push_back(std::move(memory));
 }
@@ -254,8 +258,8 @@ When Reader::read_when(TomlTable& table) {
     when = {When::Kind::kAfter, static_cast<uint32_t>(*packet), 0};
     ++given;
   }
-  if (const auto seconds = table.real("at")) {
-    when = {When::Kind::kAt, 0, static_cast<DurationNs>(std::llround(*seconds * 1e9))};
+  if (const auto at = table.seconds("at")) {
+    when = {When::Kind::kAt, 0, *at};
     ++given;
   }
   if (given > 1) table.refuse("it has more than one time", "one of before, after and at");
@@ -417,10 +421,7 @@ void Reader::read_network(TomlTable& table) {
 void Reader::read_compare(TomlTable& table) {
   CompareSection& compare = case_.compare;
   compare.exact_acks = table.flag("exact_acks", false);
-  compare.timer_tolerance = table.real("timer_tolerance").value_or(compare.timer_tolerance);
-  if (compare.timer_tolerance < 1) {
-    table.refuse("timer_tolerance", "is below 1", "a factor from 1 on: timer_tolerance = 1.1");
-  }
+  compare.timer_tolerance = table.factor("timer_tolerance").value_or(compare.timer_tolerance);
   compare.optional = read_packets(table, "optional");
   for (TomlTable& entry : table.tables("ignore")) {
     Ignored ignored;
@@ -524,10 +525,11 @@ Case parse_case(std::string_view text, const std::filesystem::path& file) {
 }
 
 Case read_case(const std::filesystem::path& file) {
+  need_regular_file(file, "a case file (*.toml), or a folder with some");
   std::ifstream stream(file);
   if (!stream) {
     throw tools::CommandError(fmt::format("{} cannot be read", file.string()),
-                              "a case file, or a folder with some");
+                              "a case file that you may read");
   }
   std::ostringstream text;
   text << stream.rdbuf();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "tools/conformance/input_file.h"
 #include "tools/conformance/known_differences.h"
 #include "tools/conformance/names.h"
 #include "tools/conformance/rc_import.h"
@@ -127,11 +128,13 @@ CaseResult run_with_differences(Case& c, const trace::Capture& capture) {
 }  // namespace
 
 Imported import_capture(const std::filesystem::path& path, const std::filesystem::path& folder) {
+  constexpr const char* kHelp = "a pcap or pcapng file of Ethernet or IP packets";
+  need_regular_file(path, kHelp);
   const trace::Capture capture = trace::read_capture(path);
   if (capture.frames.empty()) {
     throw tools::CommandError(fmt::format("{} cannot be read: {}", path.string(),
                                           capture.error.empty() ? "it is empty" : capture.error),
-                              "a pcap or pcapng file of Ethernet or IP packets");
+                              kHelp);
   }
   return import_capture(capture, path, folder);
 }

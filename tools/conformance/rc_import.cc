@@ -369,6 +369,8 @@ void RcImport::timers() {
     while (qp_.timeout < kLongest && ack_timeout(static_cast<uint8_t>(qp_.timeout)) < 2 * longest) {
       ++qp_.timeout;
     }
+    // It waited longer than any timer does.
+    if (ack_timeout(static_cast<uint8_t>(qp_.timeout)) < longest) qp_.timeout = 0;
   }
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <system_error>
 
+#include "tools/conformance/input_file.h"
 #include "tools/conformance/ladder.h"
 #include "tools/conformance/player.h"
 #include "tools/conformance/script.h"
@@ -16,15 +17,27 @@ namespace {
 
 constexpr size_t kContextRows = 4;
 
+void need_case(const std::filesystem::path& file) {
+  need_regular_file(file, "a case file (*.toml), or a folder with some");
+  const std::string extension = file.extension().string();
+  if (extension != ".pcap" && extension != ".pcapng" && extension != ".cap") return;
+  throw tools::CommandError(
+      fmt::format("{} is a capture; a case is a TOML file that names one", file.string()),
+      fmt::format("verbena conformance import {} -o FOLDER, which makes cases of it",
+                  file.string()));
+}
+
 }  // namespace
 
 trace::Capture read_case_capture(const Case& c) {
+  constexpr const char* kHelp = "capture = \"FILE\", a pcap or pcapng file, relative to the case";
+  need_regular_file(c.capture, fmt::format("in {}: {}", c.file.string(), kHelp));
   trace::Capture capture = trace::read_capture(c.capture);
   if (capture.error.empty() && !capture.frames.empty()) return capture;
   throw tools::CommandError(
       fmt::format("{}: the capture cannot be read: {}", c.file.string(),
                   capture.error.empty() ? c.capture.string() + " is empty" : capture.error),
-      "capture = \"FILE\", a pcap or pcapng file, relative to the case");
+      kHelp);
 }
 
 CaseResult run_case(const Case& c, const trace::Capture& capture) {
@@ -39,10 +52,7 @@ std::vector<std::filesystem::path> find_cases(const std::vector<std::string>& pa
   for (const std::string& path : paths) {
     std::error_code error;
     if (!fs::is_directory(path, error)) {
-      if (!fs::exists(path, error)) {
-        throw tools::CommandError(fmt::format("{} does not exist", path),
-                                  "a case file, or a folder with some");
-      }
+      need_case(path);
       files.emplace_back(path);
       continue;
     }

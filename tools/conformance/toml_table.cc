@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
+#include <cmath>
 #include <cstdlib>
 #include <utility>
 
@@ -15,10 +17,12 @@ uint32_t line_of(const toml::node& node) {
 }
 
 std::optional<uint64_t> parse_number(const std::string& text) {
-  if (text.empty() || text[0] == '-') return std::nullopt;
+  // strtoull would take signs and spaces.
+  if (text.empty() || text[0] < '0' || text[0] > '9') return std::nullopt;
   char* end = nullptr;
+  errno = 0;
   const uint64_t value = std::strtoull(text.c_str(), &end, 0);
-  if (*end != '\0') return std::nullopt;
+  if (*end != '\0' || errno == ERANGE) return std::nullopt;
   return value;
 }
 
@@ -96,12 +100,26 @@ uint64_t TomlTable::need_number(std::string_view key, uint64_t max) {
   return *value;
 }
 
-std::optional<double> TomlTable::real(std::string_view key) {
+std::optional<double> TomlTable::real(std::string_view key, double least, double most,
+                                      const char* what, const std::string& help) const {
   const toml::node* node = find(key);
   if (node == nullptr) return std::nullopt;
   const auto value = node->value<double>();
-  if (!value || *value < 0) refuse(key, "is no time in seconds", fmt::format("{} = 0.001", key));
+  // Written so that NaN, which is in no order with anything, is refused too.
+  if (!value || !(*value >= least && *value <= most)) refuse(key, what, help);
   return *value;
+}
+
+std::optional<DurationNs> TomlTable::seconds(std::string_view key) {
+  constexpr double kMost = 1e9;  // 64 bits of nanoseconds hold 18 times as much
+  const auto value =
+      real(key, 0, kMost, "is no time in seconds from 0 to 1e9", fmt::format("{} = 0.001", key));
+  if (!value) return std::nullopt;
+  return static_cast<DurationNs>(std::llround(*value * 1e9));
+}
+
+std::optional<double> TomlTable::factor(std::string_view key) {
+  return real(key, 1, 1000, "is no factor from 1 to 1000", fmt::format("{} = 1.1", key));
 }
 
 bool TomlTable::flag(std::string_view key, bool otherwise) {

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "stack/base/time.h"
 #include "tools/conformance/names.h"
 
 namespace verbena::conformance {
@@ -38,7 +39,10 @@ class TomlTable {
   void read(std::string_view key, Integer& value, uint64_t max) {
     if (const auto given = number(key, max)) value = static_cast<Integer>(*given);
   }
-  std::optional<double> real(std::string_view key);
+  // A time in seconds, at most a billion.
+  std::optional<DurationNs> seconds(std::string_view key);
+  // A number from 1 to 1000.
+  std::optional<double> factor(std::string_view key);
   bool flag(std::string_view key, bool otherwise);
   std::optional<uint32_t> word(std::string_view key, Names names);
   template <typename Enum>
@@ -68,6 +72,9 @@ class TomlTable {
   [[noreturn]] void refuse(const std::string& what, const std::string& help) const;
 
  private:
+  // `help` says what to write in place of what is no number, NaN or outside of these bounds.
+  [[nodiscard]] std::optional<double> real(std::string_view key, double least, double most,
+                                           const char* what, const std::string& help) const;
   // Notes that the key was asked for.
   const toml::node* find(std::string_view key) const;
   uint64_t to_number(std::string_view key, const toml::node& node, uint64_t max) const;
