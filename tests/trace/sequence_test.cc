@@ -227,13 +227,56 @@ TEST_F(Sequence, AGapInResponsesIsNoCauseMuchLater) {
   EXPECT_EQ(s.packet(rest).waited, 67'000'000);
 }
 
-TEST_F(Sequence, WhatFollowsAResponseAtOnceIsNoTimer) {
+TEST_F(Sequence, AReadThatFollowsAResponseAtOnceIsNoTimer) {
   ask(0, Opcode::kSendOnly, 1);
-  const uint32_t second = ask(1, Opcode::kSendOnly, 2);
+  const uint32_t second = ask(1, Opcode::kReadRequest, 2, {.dma_length = 100});
   const uint32_t response = ack(20, 1);
-  const uint32_t again = ask(21, Opcode::kSendOnly, 2);
+  const uint32_t again = ask(21, Opcode::kReadRequest, 2, {.dma_length = 100});
   s.analyse();
   expect_again(again, second, Cause::kImpliedNak, response);
+}
+
+// A SEND has no answer of its own that could be passed over, and no timer is that short.
+TEST_F(Sequence, ASendThatFollowsAResponseAtOnceHasNoCauseHere) {
+  ask(0, Opcode::kSendOnly, 1);
+  ask(1, Opcode::kSendOnly, 2);
+  ack(20, 1);
+  const uint32_t again = ask(21, Opcode::kSendOnly, 2);
+  s.analyse();
+  EXPECT_EQ(s.packet(again).place, Place::kAgain);
+  EXPECT_EQ(s.packet(again).cause, Cause::kNone);
+}
+
+// While it repeats for the first NAK, the second is on its way: what lies before the PSN of the
+// second one is not sent for it.
+TEST_F(Sequence, EachOfTwoNaksHasItsOwnRepetition) {
+  for (uint32_t i = 0; i < 8; ++i) ask(i, Opcode::kSendOnly, i);
+  const uint32_t nak_two = ack(10, 2, nak_syndrome(NakCode::kPsnSequence));
+  const uint32_t two = ask(12, Opcode::kSendOnly, 2);
+  const uint32_t nak_five = ack(13, 5, nak_syndrome(NakCode::kPsnSequence));
+  const uint32_t three = ask(14, Opcode::kSendOnly, 3);
+  const uint32_t four = ask(15, Opcode::kSendOnly, 4);
+  const uint32_t five = ask(16, Opcode::kSendOnly, 5);
+  s.analyse();
+  expect_again(two, 3, Cause::kSequenceNak, nak_two);
+  EXPECT_TRUE(s.packet(three).continues);
+  EXPECT_TRUE(s.packet(four).continues);
+  EXPECT_FALSE(s.packet(five).continues);
+  EXPECT_EQ(s.packet(five).cause, Cause::kSequenceNak);
+  EXPECT_EQ(s.number(s.packet(five).cause_packet), nak_five);
+}
+
+// After a go-back the opcode of a response changes with its place: it is the same data all the
+// same.
+TEST_F(Sequence, ResponsesOfAReadAskedForAgainAreNotNew) {
+  ask(0, Opcode::kReadRequest, 0, {.dma_length = 3072});
+  answer(1, Opcode::kReadResponseFirst, 0, kFull);
+  answer(2, Opcode::kReadResponseMiddle, 1, kFull);
+  answer(3, Opcode::kReadResponseLast, 2, kFull);
+  ask(4, Opcode::kReadRequest, 1, {.dma_length = 2048});
+  const uint32_t again = answer(5, Opcode::kReadResponseFirst, 1, kFull);
+  s.analyse();
+  EXPECT_EQ(s.packet(again).place, Place::kAgain);
 }
 
 TEST_F(Sequence, ARepetitionContinues) {

@@ -60,6 +60,7 @@ class Counter {
   }
   void add_good(Index index);
   void add_request(Index index);
+  [[nodiscard]] Index asked_first(Index index) const;
   void add_place(Index index);
   void add_syndrome(Index index);
   void count_unanswered();
@@ -124,9 +125,20 @@ void Counter::add_good(Index index) {
   if (info.transport == Transport::kRc) add_request(index);
 }
 
+// A READ asked for again "for the rest" is the READ it was at first.
+Index Counter::asked_first(Index index) const {
+  while (true) {
+    const TracedPacket& traced = trace_.packets[index];
+    if (traced.place != Place::kAgain || traced.repeats == kNoIndex) return index;
+    if (traced.packet->info->operation != Operation::kReadRequest) return index;
+    if (!trace_.packets[traced.repeats].packet) return index;
+    index = traced.repeats;
+  }
+}
+
 void Counter::add_request(Index index) {
   const TracedPacket& traced = trace_.packets[index];
-  Asked& asked = asked_[traced.packet->psn.value()];
+  Asked& asked = asked_[trace_.packets[asked_first(index)].packet->psn.value()];
   // Numbers are used again after 2^24 of them.
   if (traced.place == Place::kNew || traced.place == Place::kRestart) asked = {};
   asked.newest = index;

@@ -76,7 +76,7 @@ enum class Place : uint8_t {
 
 // Why something was sent again.
 enum class Cause : uint8_t {
-  kNone,
+  kNone,         // not sent again, or nothing in the capture explains it
   kSequenceNak,  // `cause_packet` is the NAK
   kRnr,          // `cause_packet` is the RNR NAK, `waited` the time since
   kImpliedNak,   // `cause_packet` is the response that passed over one of a READ or atomic

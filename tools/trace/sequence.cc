@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <unordered_map>
+#include <vector>
 
 #include "stack/base/bytes.h"
 #include "stack/wire/icrc.h"
@@ -15,6 +17,9 @@ namespace {
 
 // A PSN counted on beyond 24 bits.
 using Sequence = int64_t;
+
+// No timer of those in use is that short.
+constexpr DurationNs kShorterThanTimers = 100'000;
 
 // A request packet, by its first PSN. Sent again, it takes the place of the one before.
 struct Request {
@@ -32,6 +37,13 @@ struct Request {
   uint32_t older_seen = 0;
 };
 
+// A reason to send again, from `seq` on: what the next repetition may be put down to.
+struct Trouble {
+  Cause cause = Cause::kNone;
+  Index packet = kNoIndex;
+  Sequence seq = 0;
+};
+
 // What one side asked for and how far it was answered.
 struct Requester {
   bool started = false;
@@ -43,9 +55,9 @@ struct Requester {
   Index last_response = kNoIndex;
   std::unordered_map<uint32_t, Index> damaged;  // frames with a wrong ICRC, by PSN
 
-  // What the next repetition will be put down to.
-  Cause trouble = Cause::kNone;
-  Index trouble_packet = kNoIndex;
+  // Not acted upon yet, in the order of the capture. Of one that pipelines there may be several: it
+  // still repeats for the first NAK when the second is on its way.
+  std::vector<Trouble> troubles;
   // The repetition that is going on: where it continues, and its cause.
   Index burst_packet = kNoIndex;
   Sequence burst_next = 0;
@@ -113,9 +125,11 @@ class Sequencer {
   void place_response(Requester& side, Index index, Sequence seq, const Request* request);
   void read_response(Index index, Sequence seq, Requests::iterator request);
   bool late_read_response(Index index, Sequence seq, Requests::iterator request);
-  void suspect_implied_nak(Requester& side, Index index);
+  void suspect_implied_nak(Requester& side, Index index, Sequence missing);
   [[nodiscard]] bool answers_at_once(const Requester& side, Index index) const;
-  [[nodiscard]] bool reacts_to_trouble(const Requester& side, Index index) const;
+  [[nodiscard]] bool explains(const Trouble& trouble, Index index) const;
+  [[nodiscard]] std::optional<Trouble> trouble_behind(const Requester& side, Index index,
+                                                      Sequence seq, bool continues) const;
   void acknowledge(Requester& side, Index index, Sequence up_to);
   void refuse(Requester& side, Index index);
   [[nodiscard]] Requests::iterator covering(Requester& side, Sequence seq) const;
@@ -220,7 +234,7 @@ void Sequencer::old_request(Index index, Sequence seq) {
   }
   const bool was_missing = before == side.requests.end() && seq > side.requests.begin()->first &&
                            !side.damaged.contains(traced.packet->psn.value());
-  if (was_missing && side.trouble == Cause::kNone && side.burst_next != seq) {
+  if (was_missing && !trouble_behind(side, index, seq, false) && side.burst_next != seq) {
     traced.place = Place::kLate;
   } else {
     sent_again(index, seq);
@@ -254,7 +268,7 @@ bool Sequencer::is_copy(const Requester& side, Index before, Index now) const {
   if (has_ipv4_id(*first.packet) && side.last_request != kNoIndex && side.last_request != before) {
     if (ipv4_id(*at(side.last_request).packet) != ipv4_id(*first.packet)) return true;
   }
-  return side.trouble == Cause::kNone && elapsed(first.time, second.time) < kSoon;
+  return side.troubles.empty() && elapsed(first.time, second.time) < kSoon;
 }
 
 void Sequencer::sent_again(Index index, Sequence seq) {
@@ -262,14 +276,14 @@ void Sequencer::sent_again(Index index, Sequence seq) {
   Requester& side = sides_[traced.side];
   traced.place = Place::kAgain;
   const bool continues = side.burst_packet != kNoIndex && seq == side.burst_next;
-  if (continues && side.trouble == Cause::kNone) {
+  if (const auto trouble = trouble_behind(side, index, seq, continues)) {
+    traced.cause = trouble->cause;
+    traced.cause_packet = trouble->packet;
+    traced.waited = elapsed(at(trouble->packet).time, traced.time);
+  } else if (continues) {
     traced.continues = true;
     traced.cause = at(side.burst_packet).cause;
     traced.cause_packet = at(side.burst_packet).cause_packet;
-  } else if (reacts_to_trouble(side, index)) {
-    traced.cause = side.trouble;
-    traced.cause_packet = side.trouble_packet;
-    traced.waited = elapsed(at(side.trouble_packet).time, traced.time);
   } else if (answers_at_once(side, index)) {
     traced.cause = Cause::kImpliedNak;
     traced.cause_packet = side.last_response;
@@ -278,33 +292,56 @@ void Sequencer::sent_again(Index index, Sequence seq) {
     Timestamp heard = side.last_answer;
     if (traced.repeats != kNoIndex) heard = std::max(heard, at(traced.repeats).time);
     if (heard != 0) traced.waited = elapsed(heard, traced.time);
+    if (heard != 0 && traced.waited < kShorterThanTimers) traced.cause = Cause::kNone;
   }
-  side.trouble = Cause::kNone;
+  // What came before the reason has no consequence any more.
+  if (!traced.continues) {
+    std::erase_if(side.troubles, [&](const Trouble& trouble) {
+      return traced.cause_packet == kNoIndex || trouble.packet <= traced.cause_packet;
+    });
+  }
   side.burst_packet = index;
   side.burst_next = seq + traced.psn_count;
 }
 
-// A NAK is waited for; an implied one is acted upon at once, or not seen as such, and then the
-// timer runs out.
-bool Sequencer::reacts_to_trouble(const Requester& side, Index index) const {
-  constexpr DurationNs kAtOnce = 2'000'000;
-  if (side.trouble == Cause::kNone) return false;
-  return side.trouble != Cause::kImpliedNak ||
-         elapsed(at(side.trouble_packet).time, at(index).time) < kAtOnce;
+// Only a READ or an atomic is asked for again because an answer passed over its own.
+bool has_own_answer(const TracedPacket& request) {
+  const Operation operation = request.packet->info->operation;
+  return operation == Operation::kReadRequest || operation == Operation::kAtomic;
 }
 
-// No timer is that short: the response before it made the sender repeat, perhaps as the second one
+// A NAK is waited for; an implied one is acted upon at once, or not seen as such, and then the
+// timer runs out.
+bool Sequencer::explains(const Trouble& trouble, Index index) const {
+  constexpr DurationNs kAtOnce = 2'000'000;
+  if (trouble.cause != Cause::kImpliedNak) return true;
+  return has_own_answer(at(index)) && elapsed(at(trouble.packet).time, at(index).time) < kAtOnce;
+}
+
+// Why `seq` is sent again: the newest NAK that asks for just that. One that asks for an earlier PSN
+// may be it too, when the first packets of the repetition are not in the capture; none that asks
+// for a later one.
+std::optional<Trouble> Sequencer::trouble_behind(const Requester& side, Index index, Sequence seq,
+                                                 bool continues) const {
+  std::optional<Trouble> before;
+  for (auto trouble = side.troubles.rbegin(); trouble != side.troubles.rend(); ++trouble) {
+    if (!explains(*trouble, index)) continue;
+    if (trouble->seq == seq) return *trouble;
+    if (!before && trouble->seq < seq && !continues) before = *trouble;
+  }
+  return before;
+}
+
+// The response before it made the sender repeat, perhaps as the second one
 // that it could not use.
 bool Sequencer::answers_at_once(const Requester& side, Index index) const {
-  constexpr DurationNs kShorterThanTimers = 100'000;
-  return side.last_response != kNoIndex &&
+  return has_own_answer(at(index)) && side.last_response != kNoIndex &&
          elapsed(at(side.last_response).time, at(index).time) < kShorterThanTimers;
 }
 
-void Sequencer::suspect_implied_nak(Requester& side, Index index) {
-  if (side.trouble != Cause::kNone) return;
-  side.trouble = Cause::kImpliedNak;
-  side.trouble_packet = index;
+void Sequencer::suspect_implied_nak(Requester& side, Index index, Sequence missing) {
+  if (!side.troubles.empty()) return;
+  side.troubles.push_back({Cause::kImpliedNak, index, missing});
 }
 
 void Sequencer::answered(const Request& request, Index by) {
@@ -323,7 +360,7 @@ void Sequencer::acknowledge(Requester& side, Index index, Sequence up_to) {
     Request& asked = request->second;
     if (asked.own_answer && !asked.done) {
       if (asked.packet == traced.answers) return;
-      suspect_implied_nak(side, index);
+      suspect_implied_nak(side, index, request->first + asked.received);
       return;
     }
     if (traced.answers_from == kNoIndex) traced.answers_from = asked.packet;
@@ -339,8 +376,9 @@ void Sequencer::refuse(Requester& side, Index index) {
   const bool rnr = syndrome_kind(syndrome) == SyndromeKind::kRnrNak;
   const bool sequence = syndrome == nak_syndrome(NakCode::kPsnSequence);
   if (!rnr && !sequence) return;
-  side.trouble = rnr ? Cause::kRnr : Cause::kSequenceNak;
-  side.trouble_packet = index;
+  const Sequence seq = side.next_seq + (traced.packet->psn - side.next);
+  std::erase_if(side.troubles, [](const Trouble& t) { return t.cause == Cause::kImpliedNak; });
+  side.troubles.push_back({rnr ? Cause::kRnr : Cause::kSequenceNak, index, seq});
   const auto damaged = side.damaged.find(traced.packet->psn.value());
   if (damaged != side.damaged.end() && at(damaged->second).consequence == kNoIndex) {
     at(damaged->second).consequence = index;
@@ -356,7 +394,7 @@ void Sequencer::place_response(Requester& side, Index index, Sequence seq, const
   const auto before = side.responses.find(seq);
   traced.place = Place::kNew;
   if (before != side.responses.end() &&
-      at(before->second).packet->opcode == traced.packet->opcode) {
+      at(before->second).packet->info->operation == traced.packet->info->operation) {
     traced.repeats = before->second;
     const bool asked_again = request != nullptr && request->packet > before->second;
     const bool copy = same_frame(at(before->second), traced) && !asked_again;
@@ -397,12 +435,12 @@ void Sequencer::read_response(Index index, Sequence seq, Requests::iterator requ
   Requester& side = sides_[1 - traced.side];
   if (offset > asked.seen) {
     traced.missing = offset - asked.seen;
-    suspect_implied_nak(side, index);
+    suspect_implied_nak(side, index, request->first + asked.received);
   }
   asked.seen = std::max(asked.seen, offset + 1);
   if (offset != asked.received) return;
   ++asked.received;
-  side.trouble = Cause::kNone;
+  std::erase_if(side.troubles, [](const Trouble& t) { return t.cause == Cause::kImpliedNak; });
   if (asked.received < asked.count && !traced.packet->info->ends_message()) return;
   asked.done = true;
 }
