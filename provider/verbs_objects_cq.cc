@@ -100,12 +100,12 @@ ibv_cq* create_cq(ibv_context* context, int cqe, ibv_comp_channel* channel, int 
 }
 
 ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr) {
-  constexpr uint32_t kKnownFlags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
+  constexpr uint32_t kKnownCreateFlags = IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
   if ((attr->wc_flags & ~kSupportedWcFlags) != 0) return fail(EOPNOTSUPP);
   if ((attr->comp_mask & ~static_cast<uint32_t>(IBV_CQ_INIT_ATTR_MASK_FLAGS)) != 0) {
     return fail(EOPNOTSUPP);
   }
-  if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 && (attr->flags & ~kKnownFlags) != 0) {
+  if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 && (attr->flags & ~kKnownCreateFlags) != 0) {
     return fail(EOPNOTSUPP);
   }
   if (attr->cqe < 1) return fail(EINVAL);
