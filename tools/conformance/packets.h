@@ -13,6 +13,11 @@ namespace verbena::conformance {
 // What precedes a datagram in its receive.
 inline constexpr uint32_t kGrhBytes = 40;
 
+inline bool is_ack(const wire::ParsedPacket& packet) {
+  return packet.info->operation == Operation::kAcknowledge &&
+         syndrome_kind(packet.syndrome) == SyndromeKind::kAck;
+}
+
 inline bool is_rnr_nak(const wire::ParsedPacket& packet) {
   return packet.info->operation == Operation::kAcknowledge &&
          syndrome_kind(packet.syndrome) == SyndromeKind::kRnrNak;

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "stack/wire/syndrome.h"
-#include "tools/conformance/names.h"
+#include "tools/conformance/expectations.h"
 #include "tools/conformance/packets.h"
 
 namespace verbena::conformance {
@@ -22,11 +22,6 @@ constexpr DurationNs kLongestEnd = 60'000'000'000;
 constexpr size_t kMostTimers = 1000;
 // An engine that never stops sending is seen by fewer.
 constexpr size_t kMostExtras = 50;
-
-bool is_ack(const ParsedPacket& packet) {
-  return packet.info->operation == Operation::kAcknowledge &&
-         syndrome_kind(packet.syndrome) == SyndromeKind::kAck;
-}
 
 // The newest PSN that a response acknowledges.
 Psn acknowledged_by(const ParsedPacket& packet) {
@@ -104,26 +99,15 @@ void Player::advance(Timestamp to) {
 }
 
 void Player::act(const Step& step) {
-  Row& row = add_row(Row::Kind::kAction, 0);
-  const auto posts = [](const char* what, size_t index) {
-    return fmt::format("[[{}]] {}", what, index + 1);
-  };
+  add_row(Row::Kind::kAction, 0, action_text(case_, step));
   if (step.kind == Step::Kind::kRecv) {
     stage_.post_recv(step.index, now_);
-    row.note = posts("recv", step.index) + " is posted";
   } else if (step.kind == Step::Kind::kSend) {
-    const SendSection& send = case_.sends[step.index];
     stage_.post_send(step.index, now_);
-    row.note = fmt::format("{} is posted: {}", posts("send", step.index),
-                           word_of_enum(kWrOpcodeNames, send.opcode));
   } else if (step.kind == Step::Kind::kStore) {
     stage_.store(step.index);
-    row.note = posts("store", step.index) + ": the application writes to its memory";
   } else {
-    const ModifySection& modify = case_.modifies[step.index];
     stage_.modify(step.index, now_);
-    row.note =
-        fmt::format("the queue pair is moved to {}", word_of_enum(kQpStateNames, modify.state));
   }
   stage_.take_events();
 }
@@ -173,30 +157,6 @@ void Player::play_frame(const Step& step) {
 }
 
 // ---- What the device must send ----
-
-Exceptions Player::exceptions_of(uint32_t packet) const {
-  Exceptions exceptions;
-  for (const Difference& difference : case_.differences) {
-    if (difference.kind != Difference::Kind::kFields || !holds(difference.packets, packet))
-      continue;
-    exceptions.ours.insert(exceptions.ours.end(), difference.ours.begin(), difference.ours.end());
-  }
-  for (const Ignored& ignored : case_.compare.ignored) {
-    if (!holds(ignored.packets, packet)) continue;
-    exceptions.ignored.insert(exceptions.ignored.end(), ignored.fields.begin(),
-                              ignored.fields.end());
-  }
-  return exceptions;
-}
-
-const Difference* Player::not_sent(uint32_t packet) const {
-  for (const Difference& difference : case_.differences) {
-    if (difference.kind == Difference::Kind::kNothing && holds(difference.packets, packet)) {
-      return &difference;
-    }
-  }
-  return nullptr;
-}
 
 Row& Player::add_row(Row::Kind kind, uint32_t packet, std::string note) {
   result_.rows.push_back({kind, now_ - kBegin, packet, {}, {}, std::move(note)});
@@ -250,7 +210,7 @@ void Player::match(const Step& step, const ParsedPacket& capture, Stream stream)
   }
   Row& row = add_row(Row::Kind::kSame, step.packet);
   if (!holds(case_.network.corrupted, step.packet)) {
-    row.mismatches = compare(capture, ours.packet, exceptions_of(step.packet));
+    row.mismatches = compare(capture, ours.packet, exceptions_of(case_, step.packet));
   }
   if (!row.mismatches.empty()) row.kind = Row::Kind::kDifferent;
   row.ours = std::move(ours.frame);
@@ -289,7 +249,7 @@ void Player::expect_frame(const Step& step) {
   const ParsedPacket& capture = *std::get_if<ParsedPacket>(&parsed);
   const Stream stream{*sender_of(case_, capture), capture.info->is_response()};
   const DurationNs in_capture = step.time - states_[stream.qp].last_in_capture;
-  if (const Difference* difference = not_sent(step.packet)) {
+  if (const Difference* difference = not_sent(case_, step.packet)) {
     add_row(Row::Kind::kCovered, step.packet,
             fmt::format("{}: {}", difference->rule, difference->why));
     return;

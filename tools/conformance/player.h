@@ -48,8 +48,6 @@ class Player {
 
   void advance(Timestamp to);
   void fire_timers();
-  [[nodiscard]] Exceptions exceptions_of(uint32_t packet) const;
-  [[nodiscard]] const Difference* not_sent(uint32_t packet) const;
   Row& add_row(Row::Kind kind, uint32_t packet, std::string note = {});
   void note_frame(const Step& step, size_t qp);
   [[nodiscard]] std::optional<size_t> receiver_of(const wire::ParsedPacket& packet) const;

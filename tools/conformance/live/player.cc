@@ -6,10 +6,11 @@
 #include <chrono>
 #include <thread>
 
-#include "stack/wire/syndrome.h"
+#include "tools/conformance/expectations.h"
 #include "tools/conformance/frame_edit.h"
 #include "tools/conformance/live/setup.h"
 #include "tools/conformance/names.h"
+#include "tools/conformance/packets.h"
 
 namespace verbena::conformance::live {
 namespace {
@@ -22,15 +23,6 @@ constexpr DurationNs kPatience = 1'000'000'000;
 constexpr DurationNs kSettle = 60'000'000;
 // Long pauses of the capture are shortened to this.
 constexpr DurationNs kLongestPause = 2'000'000'000;
-
-bool holds(const std::vector<uint32_t>& packets, uint32_t packet) {
-  return std::find(packets.begin(), packets.end(), packet) != packets.end();
-}
-
-bool is_ack(const ParsedPacket& packet) {
-  return packet.info->operation == Operation::kAcknowledge &&
-         syndrome_kind(packet.syndrome) == SyndromeKind::kAck;
-}
 
 int64_t clock_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -181,16 +173,14 @@ void Player::act(const Step& step) {
       result_.wrong.emplace_back(error.what());
     }
   };
-  Row& row = add_row(Row::Kind::kAction, 0);
+  add_row(Row::Kind::kAction, 0, action_text(case_, step));
   if (step.kind == Step::Kind::kRecv) {
-    row.note = fmt::format("[[recv]] {} is posted", step.index + 1);
     posted_.push_back(step.index);
     tell({{"do", "recv"}, {"index", step.index}});
   } else if (step.kind == Step::Kind::kStore) {
     const StoreSection& store = case_.stores[step.index];
     std::vector<uint8_t>& memory = memories_[store.memory];
     put(memory, store.piece, capture_);
-    row.note = "the application writes to its memory";
     tell({{"do", "store"},
           {"memory", store.memory},
           {"offset", store.piece.offset},
@@ -198,7 +188,6 @@ void Player::act(const Step& step) {
   } else {
     const ModifySection& modify = case_.modifies[step.index];
     const std::string state = word_of_enum(kQpStateNames, modify.state);
-    row.note = fmt::format("the queue pair is moved to {}", state);
     tell({{"do", "modify"}, {"qp", modify.qp}, {"state", state}});
   }
 }
@@ -249,11 +238,9 @@ bool Player::covered(const Step& step, const ParsedPacket& capture) {
 void Player::expect_frame(const Step& step) {
   const auto parsed = wire::parse(capture_.frames[step.index].bytes);
   const ParsedPacket& capture = *std::get_if<ParsedPacket>(&parsed);
-  for (const Difference& difference : case_.differences) {
-    if (difference.kind != Difference::Kind::kNothing || !holds(difference.packets, step.packet))
-      continue;
+  if (const Difference* difference = not_sent(case_, step.packet)) {
     add_row(Row::Kind::kCovered, step.packet,
-            fmt::format("{}: {}", difference.rule, difference.why));
+            fmt::format("{}: {}", difference->rule, difference->why));
     return;
   }
   const bool optional = holds(case_.compare.optional, step.packet);
@@ -268,17 +255,8 @@ void Player::expect_frame(const Step& step) {
 
 void Player::match(const Step& step, const ParsedPacket& capture) {
   // Adapters mark and label packets as they are configured to.
-  Exceptions exceptions{{}, {"traffic_class", "flow_label"}};
-  for (const Difference& difference : case_.differences) {
-    if (difference.kind == Difference::Kind::kFields && holds(difference.packets, step.packet)) {
-      exceptions.ours.insert(exceptions.ours.end(), difference.ours.begin(), difference.ours.end());
-    }
-  }
-  for (const Ignored& ignored : case_.compare.ignored) {
-    if (!holds(ignored.packets, step.packet)) continue;
-    exceptions.ignored.insert(exceptions.ignored.end(), ignored.fields.begin(),
-                              ignored.fields.end());
-  }
+  Exceptions exceptions = exceptions_of(case_, step.packet);
+  exceptions.ignored.insert(exceptions.ignored.end(), {"traffic_class", "flow_label"});
   Received theirs = std::move(inbox_.front());
   inbox_.pop_front();
   Row& row = add_row(Row::Kind::kSame, step.packet);
