@@ -105,7 +105,8 @@ ibv_cq_ex* create_cq_ex(ibv_context* context, ibv_cq_init_attr_ex* attr) {
   if ((attr->comp_mask & ~static_cast<uint32_t>(IBV_CQ_INIT_ATTR_MASK_FLAGS)) != 0) {
     return fail(EOPNOTSUPP);
   }
-  if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 && (attr->flags & ~kKnownCreateFlags) != 0) {
+  if ((attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) != 0 &&
+      (attr->flags & ~kKnownCreateFlags) != 0) {
     return fail(EOPNOTSUPP);
   }
   if (attr->cqe < 1) return fail(EINVAL);
