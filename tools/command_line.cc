@@ -188,9 +188,14 @@ void add_explain(CLI::App& app, Context& context) {
       ->type_name("NUMBER");
   command->add_option("--count", options->count, "Show at most so many packets")
       ->type_name("NUMBER")
-      ->check(CLI::PositiveNumber);
+      ->check([](const std::string& text) {
+        return text.find_first_not_of('0') == std::string::npos ? "write a number from 1 on" : "";
+      });
   command->add_option("--html", options->html, "Write a page for a browser to this file instead")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->check([](const std::string& file) {
+        return file == "-" ? "the page goes to a file, e.g. --html page.html" : "";
+      });
   command->add_flag("--all", options->all, "Show every packet: long runs are folded otherwise");
   command->add_flag("--ascii", options->ascii, "Draw with ASCII characters only");
   command->footer(

@@ -184,7 +184,8 @@ class OptionsTest(ExplainCase):
         self.assertEqual(ROW.findall(text), ['6', '7'])
         self.assertIn('2 of 10 packets', text)
         self.refused('--from', 11, PCAPS / 'rc_seq_nak.pcap', says='it has packets 1 to 10')
-        self.refused('--count', 0, PCAPS / 'rc_seq_nak.pcap', says='count', status=2)
+        self.refused('--count', 0, PCAPS / 'rc_seq_nak.pcap', says='a number from 1 on', status=2)
+        self.refused('--html', '-', PCAPS / 'rc_seq_nak.pcap', says='--html page.html', status=2)
 
     def test_ascii(self):
         for name in ('rc_send', 'badicrc_send', 'cm_ucmatose'):

@@ -411,6 +411,7 @@ void Reader::read_network(TomlTable& table) {
   }
   for (TomlTable& entry : table.tables("unseen")) {
     const auto after = static_cast<uint32_t>(entry.need_number("after", kMax32));
+    if (after == 0) entry.refuse("after", "is 0", "the number of a packet, from 1 on");
     TomlTable packet = entry.need_table("packet");
     network.unseen.push_back(read_extra(entry, after, packet));
     entry.done();
