@@ -70,14 +70,16 @@ class Liar {
 
   AttackQp& pick_qp() { return in_.pick(world_.qps); }
 
-  Region pick_region() {
-    const uint32_t choice = in_.below(world_.qps.size() + 2);
-    if (choice < world_.qps.size()) return world_.qps[choice].qp->region();
-    return choice == world_.qps.size() ? world_.cq.region() : world_.srq.region();
+  // Of a QP, the CQ or the SRQ.
+  uint32_t pick_ring() { return in_.below(world_.qps.size() + 2); }
+
+  Region region_of(uint32_t ring) {
+    if (ring < world_.qps.size()) return world_.qps[ring].qp->region();
+    return ring == world_.qps.size() ? world_.cq.region() : world_.srq.region();
   }
 
   void write_anywhere() {
-    const Region region = pick_region();
+    const Region region = region_of(pick_ring());
     const uint64_t offset = in_.number<uint16_t>() % region.bytes;
     const auto bytes = in_.bytes(in_.byte());
     const uint64_t fits = std::min<uint64_t>(bytes.size(), region.bytes - offset);
@@ -229,12 +231,14 @@ class Liar {
     (void)world_.device.modify_qp(world_.client, qp.qp->qpn(), attr, kAttrState, world_.fabric.now);
   }
 
-  // The device is in the middle of a message when this is called.
+  // The device is in the middle of a message when the lambda is called. The CQ may have moved by then.
   void write_while_stored() {
-    const Region region = pick_region();
-    const uint64_t offset = in_.number<uint16_t>() % region.bytes;
+    const uint32_t ring = pick_ring();
+    const uint32_t place = in_.number<uint16_t>();
     const uint8_t value = in_.byte();
-    world_.memory.on_write = [region, offset, value] {
+    world_.memory.on_write = [this, ring, place, value] {
+      const Region region = region_of(ring);
+      const uint64_t offset = place % region.bytes;
       std::memset(region.base + offset, value, std::min<uint64_t>(64, region.bytes - offset));
     };
   }
