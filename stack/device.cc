@@ -30,23 +30,6 @@ constexpr uint32_t round_up(uint32_t value, uint32_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-struct Pd {
-  ClientId client = 0;
-  uint32_t users = 0;  // memory regions and queue pairs
-};
-
-struct Client {
-  // `slots`: as many as it can have queue pairs.
-  Client(ClientMemory* m, uint32_t slots) : memory(m), doorbells(slots), free_slots(slots) {
-    for (uint32_t slot = 0; slot < slots; ++slot) VERBENA_ASSERT(free_slots.push(slot));
-  }
-
-  ClientMemory* memory;
-  ClientUsage usage;
-  std::vector<Qp*> doorbells;  // by slot
-  FixedRing<uint32_t> free_slots;
-};
-
 bool access_valid(uint32_t access) {
   if ((access & ~(kRegKnownAccess | kRegOptionalAccess)) != 0) return false;
   // Remote write and atomic imply local write (o10-2.2, as ibv_reg_mr(3) says).
@@ -58,6 +41,23 @@ bool access_valid(uint32_t access) {
 
 class DeviceImpl {
  public:
+  struct Pd {
+    ClientId client = 0;
+    uint32_t users = 0;  // memory regions and queue pairs
+  };
+
+  struct Client {
+    // `slots`: as many as it can have queue pairs.
+    Client(ClientMemory* m, uint32_t slots) : memory(m), doorbells(slots), free_slots(slots) {
+      for (uint32_t slot = 0; slot < slots; ++slot) VERBENA_ASSERT(free_slots.push(slot));
+    }
+
+    ClientMemory* memory;
+    ClientUsage usage;
+    std::vector<Qp*> doorbells;  // by slot
+    FixedRing<uint32_t> free_slots;
+  };
+
   explicit DeviceImpl(const DeviceConfig& c)
       : engine(c),
         clients(c.max_clients),
@@ -105,6 +105,11 @@ class DeviceImpl {
   IdTable<Qp> qps;
   Qpn qpn_base;
 };
+
+namespace {
+using Client = DeviceImpl::Client;
+using Pd = DeviceImpl::Pd;
+}  // namespace
 
 Device::Device(const DeviceConfig& config) : impl_(std::make_unique<DeviceImpl>(config)) {}
 Device::~Device() = default;

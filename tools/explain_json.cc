@@ -57,6 +57,7 @@ json summary_json(const trace::Trace& trace, const explain::ConnectionSummary& s
   object["cnps"] = summary.cnps;
   object["congestion_marks"] = summary.marked;
   object["bad_icrc"] = summary.bad_icrc;
+  object["lost_on_wire"] = summary.lost;
   object["unanswered"] = summary.unanswered;
   object["longest_silence_ns"] = summary.longest_silence;
   object["findings"] = summary.findings;
@@ -73,6 +74,7 @@ json packet_json(const trace::Trace& trace, trace::Index index) {
   object["name"] = words.name;
   object["details"] = words.details;
   object["note"] = words.note;
+  if (!traced.comment.empty()) object["comment"] = traced.comment;
   object["place"] = place_name(traced.place);
   object["dropped"] = traced.drop ? json(drop_reason_name(*traced.drop)) : json();
   if (traced.packet) {

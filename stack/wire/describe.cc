@@ -31,20 +31,6 @@ const char* transport_name(Transport transport) {
   return "";
 }
 
-const char* nak_name(uint8_t code) {
-  switch (static_cast<NakCode>(code)) {
-    case NakCode::kPsnSequence:
-      return "PSN sequence error";
-    case NakCode::kInvalidRequest:
-      return "invalid request";
-    case NakCode::kRemoteAccess:
-      return "remote access error";
-    case NakCode::kRemoteOperational:
-      return "remote operational error";
-  }
-  return "reserved code";
-}
-
 void append_syndrome(std::string& text, uint8_t syndrome) {
   const unsigned value = syndrome_value(syndrome);
   switch (syndrome_kind(syndrome)) {
@@ -58,12 +44,26 @@ void append_syndrome(std::string& text, uint8_t syndrome) {
       append(text, " reserved syndrome 0x%02x", unsigned{syndrome});
       return;
     case SyndromeKind::kNak:
-      append(text, " NAK %s", nak_name(static_cast<uint8_t>(value)));
+      append(text, " NAK %s", nak_name(syndrome));
       return;
   }
 }
 
 }  // namespace
+
+const char* nak_name(uint8_t syndrome) {
+  switch (static_cast<NakCode>(syndrome_value(syndrome))) {
+    case NakCode::kPsnSequence:
+      return "PSN sequence error";
+    case NakCode::kInvalidRequest:
+      return "invalid request";
+    case NakCode::kRemoteAccess:
+      return "remote access error";
+    case NakCode::kRemoteOperational:
+      return "remote operational error";
+  }
+  return "reserved code";
+}
 
 std::string describe(const ParsedPacket& packet) {
   const OpcodeInfo& info = *packet.info;

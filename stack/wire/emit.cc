@@ -13,11 +13,11 @@
 namespace verbena::wire {
 namespace {
 
-using Ethernet = EthernetView<uint8_t>;
-using Ipv4 = Ipv4View<uint8_t>;
-using Ipv6 = Ipv6View<uint8_t>;
-using Udp = UdpView<uint8_t>;
-using Bth = BthView<uint8_t>;
+using OutEthernet = EthernetView<uint8_t>;
+using OutIpv4 = Ipv4View<uint8_t>;
+using OutIpv6 = Ipv6View<uint8_t>;
+using OutUdp = UdpView<uint8_t>;
+using OutBth = BthView<uint8_t>;
 
 constexpr uint32_t pad_bytes(uint32_t payload_bytes) {
   return -payload_bytes & 3;
@@ -28,51 +28,51 @@ bool over_ipv4(const Path& path) {
 }
 
 uint32_t ip_header_bytes(const Path& path) {
-  return over_ipv4(path) ? Ipv4::kBytes : Ipv6::kBytes;
+  return over_ipv4(path) ? OutIpv4::kBytes : OutIpv6::kBytes;
 }
 
 // From the UDP header to the end of the ICRC.
 uint32_t udp_length(const PacketSpec& spec) {
-  return Udp::kBytes + opcode_info(spec.opcode).header_bytes + spec.payload_bytes +
+  return OutUdp::kBytes + opcode_info(spec.opcode).header_bytes + spec.payload_bytes +
          pad_bytes(spec.payload_bytes) + kIcrcBytes;
 }
 
 uint8_t* emit_ipv4(const PacketSpec& spec, uint16_t udp_bytes, uint8_t* bytes) {
   const Path& path = *spec.path;
-  Ipv4(bytes).set(path.traffic_class, static_cast<uint16_t>(Ipv4::kBytes + udp_bytes), spec.ip_id,
-                  path.hop_limit, path.source_gid, path.dest_gid);
-  return bytes + Ipv4::kBytes;
+  OutIpv4(bytes).set(path.traffic_class, static_cast<uint16_t>(OutIpv4::kBytes + udp_bytes),
+                     spec.ip_id, path.hop_limit, path.source_gid, path.dest_gid);
+  return bytes + OutIpv4::kBytes;
 }
 
 uint8_t* emit_ipv6(const PacketSpec& spec, uint16_t udp_bytes, uint8_t* bytes) {
   const Path& path = *spec.path;
-  Ipv6 ip(bytes);
+  OutIpv6 ip(bytes);
   ip.set_version_class_flow(path.traffic_class, path.flow_label);
   ip.set_payload_length(udp_bytes);
   ip.set_next_header(kIpProtocolUdp);
   ip.set_hop_limit(path.hop_limit);
   ip.set_source(path.source_gid);
   ip.set_dest(path.dest_gid);
-  return bytes + Ipv6::kBytes;
+  return bytes + OutIpv6::kBytes;
 }
 
 uint8_t* emit_udp(const PacketSpec& spec, uint16_t udp_bytes, uint8_t* bytes) {
-  Udp udp(bytes);
+  OutUdp udp(bytes);
   udp.set_source_port(spec.path->source_port);
   udp.set_dest_port(kRoceUdpPort);
   udp.set_length(udp_bytes);
   udp.set_checksum(0);  // the ICRC covers the datagram (Annex A17)
-  return bytes + Udp::kBytes;
+  return bytes + OutUdp::kBytes;
 }
 
 uint8_t* emit_bth(const PacketSpec& spec, uint8_t* bytes) {
-  Bth bth(bytes);
+  OutBth bth(bytes);
   bth.set_opcode(static_cast<uint8_t>(spec.opcode));
   bth.set_flags(spec.solicited, spec.mig_req, static_cast<uint8_t>(pad_bytes(spec.payload_bytes)));
   bth.set_pkey(spec.pkey);
   bth.set_becn_dest_qpn(spec.becn, spec.dest_qpn);
   bth.set_ack_req_psn(spec.ack_req, spec.psn);
-  return bytes + Bth::kBytes;
+  return bytes + OutBth::kBytes;
 }
 
 void emit_extended(const PacketSpec& spec, const OpcodeInfo& info, uint8_t* bytes) {
@@ -110,7 +110,7 @@ void emit_extended(const PacketSpec& spec, const OpcodeInfo& info, uint8_t* byte
 }  // namespace
 
 uint32_t frame_bytes(const PacketSpec& spec) {
-  return Ethernet::kBytes + ip_header_bytes(*spec.path) + udp_length(spec);
+  return OutEthernet::kBytes + ip_header_bytes(*spec.path) + udp_length(spec);
 }
 
 uint8_t* emit_headers(const PacketSpec& spec, uint8_t* frame) {
@@ -119,11 +119,11 @@ uint8_t* emit_headers(const PacketSpec& spec, uint8_t* frame) {
   const bool ipv4 = over_ipv4(*spec.path);
   const auto udp_bytes = static_cast<uint16_t>(udp_length(spec));
 
-  Ethernet ethernet(frame);
+  OutEthernet ethernet(frame);
   ethernet.set_dest(spec.path->dest_mac);
   ethernet.set_source(spec.path->source_mac);
   ethernet.set_ether_type(ipv4 ? kEtherTypeIpv4 : kEtherTypeIpv6);
-  uint8_t* bytes = frame + Ethernet::kBytes;
+  uint8_t* bytes = frame + OutEthernet::kBytes;
   bytes = ipv4 ? emit_ipv4(spec, udp_bytes, bytes) : emit_ipv6(spec, udp_bytes, bytes);
   uint8_t* const transport = emit_udp(spec, udp_bytes, bytes);
   bytes = emit_bth(spec, transport);
@@ -140,7 +140,7 @@ void finish(const PacketSpec& spec, uint8_t* frame) {
   uint8_t* const icrc_at = frame + frame_bytes(spec) - kIcrcBytes;
   const uint32_t pad = pad_bytes(spec.payload_bytes);
   std::memset(icrc_at - pad, 0, pad);
-  const uint8_t* const ip = frame + Ethernet::kBytes;
+  const uint8_t* const ip = frame + OutEthernet::kBytes;
   store_icrc(icrc_at, {ip, static_cast<size_t>(icrc_at - ip)});
 }
 

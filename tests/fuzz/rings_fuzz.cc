@@ -231,7 +231,8 @@ class Liar {
     (void)world_.device.modify_qp(world_.client, qp.qp->qpn(), attr, kAttrState, world_.fabric.now);
   }
 
-  // The device is in the middle of a message when the lambda is called. The CQ may have moved by then.
+  // The device is in the middle of a message when the lambda is called. The CQ may have moved by
+  // then.
   void write_while_stored() {
     const uint32_t ring = pick_ring();
     const uint32_t place = in_.number<uint16_t>();

@@ -217,6 +217,50 @@ TEST(ExplainSummary, NothingWentWrong) {
                           "longest silence 1.5 ms, before packet 2", "nothing went wrong"));
 }
 
+// Captures are taken before the wire's faults; their comments say what these did.
+TEST(ExplainWords, WhatTheWireDidIsTakenFromComments) {
+  Scenario s;
+  s.send(0, kToB, Opcode::kSendOnly, 7, {.payload_bytes = 3});
+  s.comment(1, "request; wire: dropped");
+  s.send(1, kToB, Opcode::kSendOnly, 8, {.payload_bytes = 3});
+  s.comment(2, "request; wire: bit 77 flipped; verbena1: dropped: bad_icrc");
+  s.send(2, kToB, Opcode::kSendOnly, 9, {.payload_bytes = 3});
+  s.comment(3, "request; wire: delivered twice; verbena1: dropped: repeated_gap");
+  s.send(3, kToB, Opcode::kSendOnly, 10, {.payload_bytes = 3});
+  s.comment(4, "request; verbena1: dropped: repeated_gap");
+  s.send(4, kToB, Opcode::kSendOnly, 11, {.payload_bytes = 3});
+  s.comment(5, "somebody's own words");
+  const trace::Trace& trace = s.analyse();
+  const auto note = [&](uint32_t number) { return words_of(trace, s.packet(number)).note; };
+  EXPECT_EQ(note(1), "on the wire: dropped");
+  EXPECT_EQ(note(2), "on the wire: bit 77 flipped");
+  EXPECT_EQ(note(3), "on the wire: delivered twice");
+  EXPECT_EQ(note(4), "");
+  EXPECT_EQ(note(5), "");
+  EXPECT_TRUE(words_of(trace, s.packet(1)).lost);
+  EXPECT_TRUE(words_of(trace, s.packet(2)).lost);
+  EXPECT_FALSE(words_of(trace, s.packet(3)).lost);
+  EXPECT_THAT(ladder_text(trace, draw(trace, {}), {.width = 80, .ascii = true}),
+              HasSubstr("SEND Only         PSN 0x000007  3 B, AckReq ------------x|"));
+  const auto summaries = summarise(trace, draw(trace, {}));
+  ASSERT_EQ(summaries.size(), 1U);
+  EXPECT_EQ(summaries[0].lost, 2U);
+  EXPECT_THAT(summaries[0].findings,
+              testing::Contains("the wire lost a packet, as the capture's comments say 2 times "
+                                "(first: packet 1)"));
+}
+
+TEST(ExplainWords, PacketsWithAnotherFateAreNotFolded) {
+  Scenario s;
+  for (uint32_t psn = 0; psn < 12; ++psn) {
+    s.send(psn, kToB, Opcode::kSendMiddle, psn, {.payload_bytes = 256});
+  }
+  s.comment(6, "request; wire: dropped");
+  const trace::Trace& trace = s.analyse();
+  EXPECT_THAT(ladder_text(trace, draw(trace, {}), {.width = 80, .ascii = true}),
+              HasSubstr("     6    0.005  |-- SEND Middle       PSN 0x000005"));
+}
+
 TEST(ExplainSummary, WhatIsLeftUnansweredIsSaid) {
   Scenario s;
   s.send(0, kToB, Opcode::kSendOnly, 7);

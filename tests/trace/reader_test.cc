@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "tools/trace/capture_reader.h"
@@ -108,6 +109,91 @@ TEST(CaptureReader, WhatWasReadBeforeAFaultIsKept) {
   const Capture capture = read(file);
   EXPECT_EQ(capture.frames.size(), 1U);
   EXPECT_NE(capture.error, "");
+}
+
+// Blocks of a pcapng file, in either byte order.
+class PcapNg {
+ public:
+  explicit PcapNg(bool big_endian) : big_endian_(big_endian) {
+    Bytes header;
+    put(header, 4, 0x1A2B3C4D);
+    put(header, 2, 1);
+    put(header, 2, 0);
+    put(header, 8, ~uint64_t{0});
+    block(0x0A0D0D0A, header);
+    Bytes interface;
+    put(interface, 2, kEthernet);
+    put(interface, 2, 0);
+    put(interface, 4, 65535);
+    block(1, interface);
+  }
+  void packet(const Bytes& frame, const Bytes& options) {
+    Bytes body;
+    for (int i = 0; i < 3; ++i) put(body, 4, 0);
+    put(body, 4, frame.size());
+    put(body, 4, frame.size());
+    append(body, frame);
+    append(body, options);
+    block(6, body);
+  }
+  Bytes option(uint16_t code, const std::string& value) const {
+    Bytes bytes;
+    put(bytes, 2, code);
+    put(bytes, 2, value.size());
+    append(bytes, Bytes(value.begin(), value.end()));
+    return bytes;
+  }
+
+  Bytes file;
+
+ private:
+  void put(Bytes& to, int width, uint64_t value) const {
+    for (int i = 0; i < width; ++i) {
+      to.push_back(static_cast<uint8_t>(value >> 8 * (big_endian_ ? width - 1 - i : i)));
+    }
+  }
+  static void append(Bytes& to, const Bytes& more) {
+    to.insert(to.end(), more.begin(), more.end());
+    to.resize((to.size() + 3) / 4 * 4);
+  }
+  void block(uint32_t type, const Bytes& body) {
+    put(file, 4, type);
+    put(file, 4, body.size() + 12);
+    append(file, body);
+    put(file, 4, body.size() + 12);
+  }
+
+  bool big_endian_;
+};
+
+TEST(CaptureReader, CommentsGoWithTheirPackets) {
+  for (const bool big_endian : {false, true}) {
+    PcapNg ng(big_endian);
+    const std::string flags(4, '\0');
+    Bytes options = ng.option(2, flags);
+    const Bytes comment = ng.option(1, "request; wire: dropped");
+    options.insert(options.end(), comment.begin(), comment.end());
+    ng.packet(Bytes(21, 1), options);
+    ng.packet(Bytes(22, 2), {});
+    ng.packet(Bytes(23, 3), ng.option(1, "second"));
+    const Capture capture = read(ng.file);
+    EXPECT_EQ(capture.error, "");
+    ASSERT_EQ(capture.frames.size(), 3U);
+    EXPECT_EQ(capture.frames[0].bytes, Bytes(21, 1));
+    EXPECT_EQ(capture.frames[0].comment, "request; wire: dropped");
+    EXPECT_EQ(capture.frames[1].comment, "");
+    EXPECT_EQ(capture.frames[2].comment, "second");
+  }
+}
+
+TEST(CaptureReader, AnOptionLongerThanItsBlockIsNoComment) {
+  PcapNg ng(false);
+  Bytes options = ng.option(1, "abcd");
+  options[2] = 200;
+  ng.packet(Bytes(20, 1), options);
+  const Capture capture = read(ng.file);
+  ASSERT_EQ(capture.frames.size(), 1U);
+  EXPECT_EQ(capture.frames[0].comment, "");
 }
 
 TEST(CaptureReader, NoCaptureAtAll) {

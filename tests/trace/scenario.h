@@ -1,6 +1,8 @@
 // Captures made packet by packet: two hosts, times in microseconds.
 #pragma once
 
+#include <string>
+
 #include "stack/wire/emit.h"
 #include "stack/wire/syndrome.h"
 #include "tools/trace/conversation.h"
@@ -40,6 +42,9 @@ class Scenario {
   // A frame of the capture once more, bytes and all.
   uint32_t repeat(uint64_t us, uint32_t number);
   uint32_t raw(uint64_t us, std::vector<uint8_t> frame);
+  void comment(uint32_t number, const std::string& text) {
+    capture_.frames[number - 1].comment = text;
+  }
   std::vector<uint8_t>& frame(uint32_t number) { return capture_.frames[number - 1].bytes; }
   // As a small snapshot length leaves it.
   void cut(uint32_t number, size_t bytes);

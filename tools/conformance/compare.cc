@@ -81,8 +81,6 @@ std::optional<uint64_t> value_in(const Field& field, const ParsedPacket& packet)
 }
 
 std::string syndrome_text(uint8_t syndrome) {
-  static constexpr std::string_view kCodes[] = {"PSN sequence error", "invalid request",
-                                                "remote access error", "remote operational error"};
   const uint8_t value = syndrome_value(syndrome);
   switch (syndrome_kind(syndrome)) {
     case SyndromeKind::kAck:
@@ -90,8 +88,7 @@ std::string syndrome_text(uint8_t syndrome) {
     case SyndromeKind::kRnrNak:
       return fmt::format("RNR NAK, timer {}", value);
     case SyndromeKind::kNak:
-      return fmt::format("NAK {}",
-                         value < std::size(kCodes) ? kCodes[value] : "of a reserved code");
+      return fmt::format("NAK {}", wire::nak_name(syndrome));
     case SyndromeKind::kReserved:
       break;
   }

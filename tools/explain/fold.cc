@@ -5,6 +5,8 @@
 #include <limits>
 #include <utility>
 
+#include "tools/explain/notes.h"
+
 namespace verbena::explain {
 namespace {
 
@@ -29,7 +31,7 @@ bool alike(const Trace& trace, const Row& row, const Row& next) {
   if (a.connection != b.connection || a.side != b.side || row.words.name != next.words.name) {
     return false;
   }
-  if (!same_reason(a, b) || b.missing != 0) return false;
+  if (!same_reason(a, b) || b.missing != 0 || fate_of(a) != fate_of(b)) return false;
   if (b.place == trace::Place::kAgain && !b.continues) return false;
   if (!a.packet) return true;
   if (a.packet->ecn != b.packet->ecn || row.words.tone != next.words.tone) return false;

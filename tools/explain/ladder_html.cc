@@ -218,7 +218,7 @@ void Page::packet(const Ladder& ladder, Index index, const PacketWords& words) {
   const auto& sides = trace_.connections[traced.connection].sides;
   add("<li class=\"{}{}\" data-connections=\"{}\"><div class=\"row packet ", class_of(words.tone),
       words.quiet() ? "" : " trouble", traced.connection);
-  arrow_classes(ladder, traced.connection, traced.side, traced.drop.has_value());
+  arrow_classes(ladder, traced.connection, traced.side, words.lost);
   add("\" id=\"p{0}\" data-packet=\"{0}\" tabindex=\"{1}\"><span class=\"n\">{0}</span>"
       "<span class=\"t\">{2}</span><div class=\"rail\"><i class=\"arrow\" role=\"img\" "
       "aria-label=\"{3} to {4}\"></i><div class=\"text\"><span class=\"label\">"

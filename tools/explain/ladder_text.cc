@@ -279,7 +279,7 @@ void Renderer::row(const Ladder& ladder, const Row& row) {
   Arrow arrow;
   arrow.lane = ladder.lane_of(traced.connection);
   arrow.to_right = traced.side == arrow.lane->left_side;
-  arrow.lost = traced.drop.has_value();
+  arrow.lost = row.words.lost;
   arrow.tone = row.words.tone;
   arrow.prefix = prefix(traced);
   arrow.label = row.words.psn.empty()

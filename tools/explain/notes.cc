@@ -37,6 +37,17 @@ class Note {
   PacketWords& words_;
 };
 
+void note_fate(const TracedPacket& traced, Note& note) {
+  const std::string_view fate = fate_of(traced);
+  if (fate.empty()) return;
+  const std::string sentence = fmt::format("on the wire: {}", fate);
+  if (lost_on_wire(traced)) {
+    note.fail(sentence);
+  } else {
+    note.warn(sentence);
+  }
+}
+
 std::string packet_text(const Trace& trace, Index index) {
   return fmt::format("packet {}", trace.packets[index].number);
 }
@@ -258,8 +269,23 @@ void note_cm(const TracedPacket& traced, Note& note) {
 
 }  // namespace
 
+std::string_view fate_of(const TracedPacket& traced) {
+  constexpr std::string_view kWire = "; wire: ";
+  const size_t at = traced.comment.find(kWire);
+  if (at == std::string_view::npos) return {};
+  const std::string_view fate = traced.comment.substr(at + kWire.size());
+  return fate.substr(0, fate.find(';'));
+}
+
+bool lost_on_wire(const TracedPacket& traced) {
+  const std::string_view fate = fate_of(traced);
+  return fate == "dropped" || fate.starts_with("bit ");
+}
+
 void add_note(const Trace& trace, const TracedPacket& traced, PacketWords& words) {
   Note note(words);
+  words.lost = traced.drop.has_value() || lost_on_wire(traced);
+  note_fate(traced, note);
   note_drop(trace, traced, note);
   if (!traced.good()) return;
   const wire::ParsedPacket& packet = *traced.packet;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "stack/wire/describe.h"
 #include "stack/wire/syndrome.h"
 #include "tools/explain/text.h"
 #include "tools/explain/words.h"
@@ -38,7 +39,7 @@ std::string kind_of_syndrome(uint8_t syndrome) {
       return fmt::format("RNR NAK, timer code {} ({})", syndrome_value(syndrome),
                          duration_text(rnr_delay(syndrome_value(syndrome))));
     case SyndromeKind::kNak:
-      return "NAK, " + nak_text(syndrome);
+      return std::string("NAK, ") + wire::nak_name(syndrome);
     case SyndromeKind::kReserved:
       break;
   }
@@ -110,6 +111,7 @@ std::vector<Field> packet_fields(const Trace& trace, const TracedPacket& traced,
     if (traced.packet->info->has_payload) add_payload(traced, fields);
   }
   if (traced.drop) fields.add("Dropped", "{}", drop_text(*traced.drop));
+  if (!traced.comment.empty()) fields.add("Comment", "{}", traced.comment);
   fields.refer(trace, "Repeats", traced.repeats);
   fields.refer(trace, "Because of", traced.cause_packet);
   fields.refer(trace, "Answers", traced.answers);

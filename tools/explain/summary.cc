@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <map>
 
+#include "stack/wire/describe.h"
 #include "stack/wire/syndrome.h"
+#include "tools/explain/notes.h"
 #include "tools/explain/text.h"
 #include "tools/trace/cm.h"
 
@@ -45,6 +47,7 @@ class Counter {
     Index fatal_nak = kNoIndex;
     Index timeout = kNoIndex;
     Index bad_icrc = kNoIndex;
+    Index lost = kNoIndex;
     Index copy = kNoIndex;
     Index late = kNoIndex;
     Index gap = kNoIndex;
@@ -96,6 +99,7 @@ void Counter::add(Index index) {
     }
   }
   last_packet_ = index;
+  if (lost_on_wire(traced)) count(summary_.lost, first_.lost, index);
   if (traced.drop == DropReason::kBadIcrc) count(summary_.bad_icrc, first_.bad_icrc, index);
   if (traced.good()) add_good(index);
 }
@@ -209,7 +213,7 @@ void Counter::report() {
   if (first_.fatal_nak != kNoIndex) {
     const wire::ParsedPacket& packet = *trace_.packets[first_.fatal_nak].packet;
     find(fmt::format("{} (packet {}): the request failed, and the QP with it",
-                     nak_text(packet.syndrome), number(first_.fatal_nak)));
+                     wire::nak_name(packet.syndrome), number(first_.fatal_nak)));
   }
   if (summary_.unanswered > 0) {
     find(fmt::format("{} not acknowledged when the capture ends (packet {})",
@@ -219,6 +223,8 @@ void Counter::report() {
        "the connection manager refused");
   find(summary_.bad_icrc, first_.bad_icrc, "a frame was damaged on its way, wrong ICRC",
        "a frame was damaged on its way, wrong ICRC");
+  find(summary_.lost, first_.lost, "the wire lost a packet, as the capture's comment says",
+       "the wire lost a packet, as the capture's comments say");
   find(summary_.sequence_naks, first_.sequence_nak,
        "the responder missed a PSN and answered NAK sequence error",
        "the responder missed a PSN and answered NAK sequence error");

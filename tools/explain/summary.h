@@ -30,6 +30,7 @@ struct ConnectionSummary {
   uint64_t cnps = 0;
   uint64_t marked = 0;  // congestion experienced
   uint64_t bad_icrc = 0;
+  uint64_t lost = 0;        // behind the capture's place, as its comments say
   uint64_t unanswered = 0;  // RC requests, in the end
 
   // Something went wrong, and every request was acknowledged in the end.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "stack/wire/describe.h"
 #include "stack/wire/syndrome.h"
 #include "tools/explain/notes.h"
 #include "tools/explain/text.h"
@@ -77,7 +78,7 @@ void add_acknowledge(const TracedPacket& traced, PacketWords& words) {
           fmt::format("wait {}", duration_text(rnr_delay(syndrome_value(syndrome)))));
       break;
     case SyndromeKind::kNak:
-      words.details.push_back(nak_text(syndrome));
+      words.details.emplace_back(wire::nak_name(syndrome));
       break;
     case SyndromeKind::kReserved:
       words.details.push_back(fmt::format("syndrome 0x{:02x}", syndrome));
@@ -179,20 +180,6 @@ PacketWords words_of(const Trace& trace, const TracedPacket& traced) {
   }
   add_note(trace, traced, words);
   return words;
-}
-
-std::string nak_text(uint8_t syndrome) {
-  switch (static_cast<NakCode>(syndrome_value(syndrome))) {
-    case NakCode::kPsnSequence:
-      return "PSN sequence error";
-    case NakCode::kInvalidRequest:
-      return "invalid request";
-    case NakCode::kRemoteAccess:
-      return "remote access error";
-    case NakCode::kRemoteOperational:
-      return "remote operational error";
-  }
-  return fmt::format("code {} (reserved)", syndrome_value(syndrome));
 }
 
 // The reasons that lie in the bytes of a frame; the others depend on who receives it.

@@ -26,6 +26,8 @@ struct PacketWords {
   std::vector<std::string> details;  // "1024 B", "MSN 3", "answers packets 1 to 2"
   std::string note;                  // a plain sentence, when there is something to explain
   Tone tone = Tone::kRequest;
+  bool lost =
+      false;  // no receiver takes it: it is damaged, or the capture says that it was dropped
 
   // Nothing about it needs to be read: it may be folded away.
   [[nodiscard]] bool quiet() const { return note.empty() && tone < Tone::kManagement; }
@@ -35,7 +37,5 @@ PacketWords words_of(const trace::Trace& trace, const trace::TracedPacket& trace
 
 // Why no receiver takes a packet: "wrong ICRC".
 std::string drop_text(DropReason reason);
-// "PSN sequence error".
-std::string nak_text(uint8_t syndrome);
 
 }  // namespace verbena::explain

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "stack/wire/ethernet.h"
+#include "tools/trace/comments.h"
 
 namespace verbena::trace {
 namespace {
@@ -87,6 +88,7 @@ Timestamp nanoseconds(const timeval& time) {
 Capture read_capture(std::FILE* file) {
   Capture capture;
   char error[PCAP_ERRBUF_SIZE] = "";
+  std::vector<std::string> comments = read_comments(file);
   const std::unique_ptr<pcap_t, decltype(&pcap_close)> pcap(
       pcap_fopen_offline_with_tstamp_precision(file, PCAP_TSTAMP_PRECISION_NANO, error),
       &pcap_close);
@@ -112,6 +114,9 @@ Capture read_capture(std::FILE* file) {
     frame.cut = header->caplen < header->len;
     const auto size = static_cast<uint32_t>(frame.bytes.size());
     frame.wire_bytes = size + (frame.cut ? std::min(header->len - header->caplen, ~size) : 0);
+    if (capture.frames.size() < comments.size()) {
+      frame.comment = std::move(comments[capture.frames.size()]);
+    }
     capture.frames.push_back(std::move(frame));
   }
   if (status != PCAP_ERROR_BREAK) capture.error = pcap_geterr(pcap.get());

@@ -18,6 +18,7 @@ struct CapturedFrame {
   std::vector<uint8_t> bytes;
   bool cut = false;         // the capture holds less of it than there was on the wire
   uint32_t wire_bytes = 0;  // what there was on the wire; at least the size of `bytes`
+  std::string comment;      // pcapng only
 };
 
 struct Capture {

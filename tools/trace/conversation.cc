@@ -86,6 +86,7 @@ std::optional<TracedPacket> trace_frame(const CapturedFrame& captured) {
   traced.time = captured.time;
   traced.frame = captured.bytes;
   traced.wire_bytes = captured.wire_bytes;
+  traced.comment = captured.comment;
   Parsed parsed = wire::parse(captured.bytes);
   if (const auto* packet = std::get_if<wire::ParsedPacket>(&parsed)) {
     if (!wire::icrc_valid(*packet)) traced.drop = DropReason::kBadIcrc;

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "stack/base/time.h"
@@ -88,6 +89,7 @@ struct TracedPacket {
   Timestamp time = 0;
   std::span<const uint8_t> frame;  // bytes of the capture
   uint32_t wire_bytes = 0;         // length of the frame on the wire
+  std::string_view comment;        // on it, in the capture
   bool cut = false;                // the capture has less of it: the ICRC cannot be judged
 
   // At least one of these two. Both: the frame can be read but a receiver drops it (kBadIcrc).
