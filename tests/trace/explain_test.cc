@@ -241,12 +241,12 @@ TEST(ExplainWords, WhatTheWireDidIsTakenFromComments) {
   EXPECT_TRUE(words_of(trace, s.packet(2)).lost);
   EXPECT_FALSE(words_of(trace, s.packet(3)).lost);
   EXPECT_THAT(ladder_text(trace, draw(trace, {}), {.width = 80, .ascii = true}),
-              HasSubstr("SEND Only         PSN 0x000007  3 B, AckReq ------------x|"));
+              HasSubstr("SEND Only         PSN 0x000007  3 B ---------------------x|"));
   const auto summaries = summarise(trace, draw(trace, {}));
   ASSERT_EQ(summaries.size(), 1U);
   EXPECT_EQ(summaries[0].lost, 2U);
   EXPECT_THAT(summaries[0].findings,
-              testing::Contains("the wire lost a packet, as the capture's comments say 2 times "
+              testing::Contains("2 times the wire lost a packet, as the capture's comments say "
                                 "(first: packet 1)"));
 }
 
