@@ -12,7 +12,9 @@ from e2e_support import Checks, Daemon, expect, free_port, is_listening, wait_un
 
 TOOL = "ib_write_bw"
 FEW, MANY = 1000, 20_000
-MAX_GROWTH = 50        # of all calls but sched_yield, for MANY - FEW more messages ...
+# Of all calls but sched_yield, for MANY - FEW more messages: where others want the processors the
+# polling thread is woken now and then, once in a hundred messages.
+MAX_GROWTH = 500
 MAX_PER_SECOND = 110   # ... and for each second that they take longer
 
 
