@@ -21,25 +21,14 @@
 #include <thread>
 
 #include "dpdk/pcapng.h"
+#include "tests/support/temp_dir.h"
 
 namespace verbena {
 namespace {
 
+using test::TempDir;
 using testing::ElementsAreArray;
 using testing::HasSubstr;
-
-class TempDir {
- public:
-  TempDir() {
-    char name[] = "/tmp/verbena-capture-XXXXXX";
-    path_ = mkdtemp(name);
-  }
-  ~TempDir() { std::filesystem::remove_all(path_); }
-  std::string file(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
 
 std::vector<uint8_t> read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);

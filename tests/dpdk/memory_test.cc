@@ -18,6 +18,7 @@
 #include "dpdk/proc_memory.h"
 #include "dpdk/run_dir.h"
 #include "dpdk/shm.h"
+#include "tests/support/temp_dir.h"
 
 namespace verbena {
 namespace {
@@ -133,12 +134,10 @@ TEST(MemoryFdTest, OnlyTheMemoryFileOfTheProcess) {
   EXPECT_TRUE(refused("/proc/self/maps", O_RDONLY));
   EXPECT_TRUE(refused("/dev/null", O_RDWR));
   EXPECT_TRUE(refused("/proc/self/comm", O_RDWR));
-  char name[] = "/tmp/verbena-mem-XXXXXX";
-  ASSERT_NE(mkdtemp(name), nullptr);
-  const std::string imitation = std::string(name) + "/mem";
+  const test::TempDir directory;
+  const std::string imitation = directory.file("mem");
   std::ofstream(imitation) << "x";
   EXPECT_TRUE(refused(imitation.c_str(), O_RDWR));
-  std::filesystem::remove_all(name);
   EXPECT_EQ(check_memory_fd(-1, getpid()).error(), EINVAL);
 }
 
@@ -202,12 +201,6 @@ TEST(LostPagesTest, OfOtherMappingsStillEndTheProcess) {
 
 class InstanceDirTest : public testing::Test {
  protected:
-  InstanceDirTest() {
-    char name[] = "/tmp/verbena-dir-XXXXXX";
-    base_ = mkdtemp(name);
-  }
-  ~InstanceDirTest() override { std::filesystem::remove_all(base_); }
-
   static std::string refusal(const std::string& path) {
     try {
       const InstanceDir dir(path);
@@ -217,7 +210,8 @@ class InstanceDirTest : public testing::Test {
     return "not refused";
   }
 
-  std::string base_;
+  const test::TempDir directory_;
+  const std::string& base_ = directory_.path();
 };
 
 TEST_F(InstanceDirTest, IsMadePrivate) {

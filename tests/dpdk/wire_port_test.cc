@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "dpdk/eal.h"
+#include "tests/support/temp_dir.h"
 
 namespace verbena {
 namespace {
@@ -332,13 +333,7 @@ TEST_F(WirePortTest, SameSeedSameFrames) {
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  char dir[] = "/tmp/verbena-wire-XXXXXX";
-  if (mkdtemp(dir) == nullptr) return 1;
-  int status;
-  {
-    const verbena::Eal eal(dir);
-    status = RUN_ALL_TESTS();
-  }
-  std::filesystem::remove_all(dir);
-  return status;
+  const verbena::test::TempDir directory;
+  const verbena::Eal eal(directory.path());
+  return RUN_ALL_TESTS();
 }

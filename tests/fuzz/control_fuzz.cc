@@ -26,6 +26,7 @@
 #include "dpdk/unique_fd.h"
 #include "stack/abi/control.h"
 #include "tests/fuzz/input.h"
+#include "tests/support/temp_dir.h"
 
 namespace verbena::fuzz {
 namespace {
@@ -150,16 +151,13 @@ class Connection {
 class Victim {
  public:
   Victim() {
-    char name[] = "/tmp/verbena-fuzz-XXXXXX";
-    require(mkdtemp(name) != nullptr, "there is room for a directory");
-    base_ = name;
-    const std::string run = base_ + "/run";
+    const std::string run = directory_.file("run");
     const char* const words[] = {"verbenad",  "--dir", run.c_str(),
                                  "--idle-ms", "0",     "--foreground"};
     const ParsedOptions parsed = parse_options(std::size(words), words);
     require(!parsed.stop, "the options are good");
     options_ = parsed.options;
-    open_log(base_ + "/log", "error");
+    open_log(directory_.file("log"), "error");
     std::promise<void> serving;
     thread_ = std::thread([this, &serving] {
       InstanceDir dir(options_.dir);
@@ -177,7 +175,6 @@ class Victim {
     kWord.copy(word.data(), word.size());
     (void)Connection(path()).call(Op::kAdmin, word);
     thread_.join();
-    std::filesystem::remove_all(base_);
   }
 
   std::string path() const { return options_.dir + "/control.sock"; }
@@ -241,7 +238,7 @@ class Victim {
     bystander_call(Op::kQuerySrq, abi::Handle{handles_[3], 0});
   }
 
-  std::string base_;
+  test::TempDir directory_;
   Options options_;
   std::thread thread_;
   std::unique_ptr<Connection> bystander_;

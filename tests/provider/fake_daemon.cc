@@ -112,13 +112,10 @@ const uint8_t* FakeSrq::slot(uint32_t number) const {
 }
 
 FakeDaemon::FakeDaemon() {
-  char name[] = "/tmp/verbena-provider-test-XXXXXX";
-  if (mkdtemp(name) == nullptr) std::abort();
-  directory_ = name;
   listener_ = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  std::snprintf(address.sun_path, sizeof address.sun_path, "%s/control.sock", name);
+  std::snprintf(address.sun_path, sizeof address.sun_path, "%s/control.sock", directory().c_str());
   if (bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
       listen(listener_, 8) != 0 || pipe2(stop_, O_CLOEXEC) != 0) {
     std::abort();
@@ -131,7 +128,6 @@ FakeDaemon::~FakeDaemon() {
   close_fd(memory_fd);
   close_fd(stop_[0]);
   close_fd(stop_[1]);
-  std::filesystem::remove_all(directory_);
 }
 
 void FakeDaemon::die() {

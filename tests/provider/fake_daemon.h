@@ -21,6 +21,7 @@
 #include "stack/abi/cqe.h"
 #include "stack/abi/ring.h"
 #include "stack/abi/wqe.h"
+#include "tests/support/temp_dir.h"
 
 namespace verbena::test {
 
@@ -82,7 +83,7 @@ class FakeDaemon {
   FakeDaemon(const FakeDaemon&) = delete;
   FakeDaemon& operator=(const FakeDaemon&) = delete;
 
-  const std::string& directory() const { return directory_; }
+  const std::string& directory() const { return directory_.path(); }
 
   // Everything below: only with the lock held.
   std::unique_lock<std::mutex> state() { return std::unique_lock(mutex_); }
@@ -136,7 +137,7 @@ class FakeDaemon {
   void send_reply(int connection, abi::Op op, const Reply& reply);
   void close_events();
 
-  std::string directory_;
+  verbena::test::TempDir directory_;
   int listener_ = -1;
   int stop_[2] = {-1, -1};
   int async_fd_ = -1;
