@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <map>
 #include <set>
 #include <sstream>
 #include <string>
@@ -166,6 +167,57 @@ TEST(ImportTest, CaptureThatBeginsLaterHasMessagesBefore) {
   ASSERT_EQ(imported.cases.size(), 2U);
   EXPECT_EQ(imported.cases[1].c.qps[0].msn, 2U);
   for (const auto& [c, result] : imported.cases) EXPECT_TRUE(result.passed());
+}
+
+// ---- Where the capture was taken, and what the wire did behind that place ----
+
+// SEND First, Middle (lost), Middle, Middle, Last, NAK, and again from the lost one on.
+trace::Capture capture_with_nak() {
+  return trace::read_capture(kPcaps / "rc_seq_nak.pcap");
+}
+
+const NetworkSection& network_of(const Imported& imported, Role role) {
+  static const NetworkSection kNone;
+  for (const auto& imported_case : imported.cases) {
+    if (imported_case.c.role == role) return imported_case.c.network;
+  }
+  ADD_FAILURE() << "no such case";
+  return kNone;
+}
+
+TEST(ImportTest, NakThatWasCapturedBeforeTheRequesterKnewOfItIsLate) {
+  trace::Capture capture = capture_with_nak();
+  const Timestamp time = capture.frames[3].time + 1;
+  std::rotate(capture.frames.begin() + 4, capture.frames.begin() + 5, capture.frames.begin() + 6);
+  capture.frames[4].time = time;
+  const Imported imported = import_capture(capture, "x.pcap", "");
+  EXPECT_EQ(imported.cases.size(), 2U);
+  for (const auto& [c, result] : imported.cases) EXPECT_TRUE(result.passed()) << c.title;
+  const std::map<uint32_t, uint32_t> late{{5, 6}};
+  EXPECT_EQ(network_of(imported, Role::kRequester).late, late);
+}
+
+TEST(ImportTest, CommentsOfVerbenasWireAreBelieved) {
+  trace::Capture capture = capture_with_nak();
+  capture.frames[2].comment = "request; wire: dropped";
+  capture.frames[0].comment = "request; wire: delivered twice; verbena0: executed";
+  capture.frames[1].comment = "request; wire: delivered twice, once with bit 7 flipped";
+  const Imported imported = import_capture(capture, "x.pcap", "");
+  EXPECT_EQ(imported.cases.size(), 2U);
+  for (const auto& [c, result] : imported.cases) EXPECT_TRUE(result.passed()) << c.title;
+  const NetworkSection& network = network_of(imported, Role::kResponder);
+  EXPECT_EQ(network.lost, std::vector<uint32_t>{3});
+  EXPECT_EQ(network.repeated, std::vector<uint32_t>{1});
+}
+
+TEST(ImportTest, WhatTheWirePutBehindOthersMakesNoCaseOfItsReceiver) {
+  trace::Capture capture = capture_with_nak();
+  capture.frames[2].comment = "request; wire: put behind up to 9 later ones";
+  const Imported imported = import_capture(capture, "x.pcap", "");
+  ASSERT_EQ(imported.cases.size(), 1U);
+  EXPECT_EQ(imported.cases[0].c.role, Role::kRequester);
+  ASSERT_EQ(imported.skipped.size(), 1U);
+  EXPECT_NE(imported.skipped[0].find("behind later ones"), std::string::npos);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "stack/wire/syndrome.h"
+#include "tools/trace/wire_fate.h"
 
 namespace verbena::conformance {
 namespace {
@@ -157,11 +158,54 @@ void Arrivals::sent_again(Index index) {
   }
 }
 
+bool is_told(const trace::Trace& trace, const trace::Connection& connection) {
+  return std::any_of(connection.packets.begin(), connection.packets.end(),
+                     [&](Index index) { return !fate_of(trace.packets[index]).empty(); });
+}
+
+void read_fates(const trace::Trace& trace, const trace::Connection& connection, unsigned side,
+                NetworkSection& network) {
+  for (const Index index : connection.packets) {
+    const TracedPacket& traced = trace.packets[index];
+    if (traced.side == side) continue;
+    if (lost_on_wire(traced)) network.lost.push_back(traced.number);
+    if (doubled_on_wire(traced)) network.repeated.push_back(traced.number);
+  }
+}
+
+// A requester that went on with new requests when a NAK had been captured, and then went back for
+// it, got it no earlier; nor what was captured behind the NAK.
+void delay_naks(const trace::Trace& trace, const trace::Connection& connection, unsigned side,
+                NetworkSection& network) {
+  const TracedPacket* newest = nullptr;  // request of this side
+  Index nak_index = trace::kNoIndex;     // the last one that was looked at
+  for (const Index index : connection.packets) {
+    const TracedPacket& traced = trace.packets[index];
+    if (!traced.good() || traced.side != side || traced.packet->info->is_response()) continue;
+    const bool went_back = traced.cause == trace::Cause::kSequenceNak;
+    if (went_back && traced.cause_packet != nak_index && newest != nullptr) {
+      nak_index = traced.cause_packet;
+      const TracedPacket& nak = trace.packets[nak_index];
+      for (const Index other : connection.packets) {
+        const TracedPacket& answer = trace.packets[other];
+        if (answer.number < nak.number || answer.number > newest->number) continue;
+        if (answer.side != side) network.late.emplace(answer.number, newest->number);
+      }
+    }
+    newest = &traced;
+  }
+}
+
 }  // namespace
 
-void infer_arrivals(const trace::Trace& trace, const trace::Connection& connection, unsigned side,
-                    NetworkSection& network) {
-  Arrivals(trace, connection, side, network).run();
+void find_arrivals(const trace::Trace& trace, const trace::Connection& connection, unsigned side,
+                   NetworkSection& network) {
+  if (is_told(trace, connection)) {
+    read_fates(trace, connection, side, network);
+  } else {
+    Arrivals(trace, connection, side, network).run();
+  }
+  delay_naks(trace, connection, side, network);
 }
 
 }  // namespace verbena::conformance

@@ -8,6 +8,7 @@
 #include "stack/wire/syndrome.h"
 #include "tools/conformance/arrivals.h"
 #include "tools/conformance/packets.h"
+#include "tools/trace/wire_fate.h"
 
 namespace verbena::conformance {
 namespace {
@@ -125,6 +126,10 @@ std::optional<std::string> RcImport::reason_to_skip() const {
   if (asked_.any && !answered && !again && !answers) {
     return "no whole exchange: requests without an answer";
   }
+  if (std::any_of(theirs_.begin(), theirs_.end(),
+                  [](const TracedPacket* traced) { return overtaken_on_wire(*traced); })) {
+    return "the wire put packets behind later ones, and the capture does not say behind which";
+  }
   if (!reached().fit()) return "its RDMA goes to places too far apart for regions of 256 MiB";
   if (!asked_.any && !answers) return "no whole exchange: answers without a request";
   return std::nullopt;
@@ -153,7 +158,7 @@ void RcImport::network() {
     if (!traced.good()) case_.network.corrupted.push_back(traced.number);
     if (traced.place == trace::Place::kCopy) case_.network.copied.push_back(traced.number);
   }
-  infer_arrivals(trace_, connection_, side_, case_.network);
+  find_arrivals(trace_, connection_, side_, case_.network);
   unseen_requests();
   unseen_responses();
 }

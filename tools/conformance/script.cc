@@ -171,7 +171,10 @@ void ScriptMaker::move_late() {
     return std::find_if(script_.steps.begin(), script_.steps.end(),
                         [&](const Step& step) { return step.packet == packet; });
   };
-  for (const auto& [packet, after] : case_.network.late) {
+  // From the last one on: those that come behind the same packet keep their order.
+  const auto& late = case_.network.late;
+  for (auto entry = late.rbegin(); entry != late.rend(); ++entry) {
+    const auto [packet, after] = *entry;
     const auto from = find(packet);
     const auto to = find(after);
     if (from == script_.steps.end() || to == script_.steps.end()) continue;

@@ -5,7 +5,7 @@
 #include <limits>
 #include <utility>
 
-#include "tools/explain/notes.h"
+#include "tools/trace/wire_fate.h"
 
 namespace verbena::explain {
 namespace {

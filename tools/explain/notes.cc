@@ -5,6 +5,7 @@
 #include "stack/wire/syndrome.h"
 #include "tools/explain/text.h"
 #include "tools/trace/cm.h"
+#include "tools/trace/wire_fate.h"
 
 namespace verbena::explain {
 namespace {
@@ -268,19 +269,6 @@ void note_cm(const TracedPacket& traced, Note& note) {
 }
 
 }  // namespace
-
-std::string_view fate_of(const TracedPacket& traced) {
-  constexpr std::string_view kWire = "; wire: ";
-  const size_t at = traced.comment.find(kWire);
-  if (at == std::string_view::npos) return {};
-  const std::string_view fate = traced.comment.substr(at + kWire.size());
-  return fate.substr(0, fate.find(';'));
-}
-
-bool lost_on_wire(const TracedPacket& traced) {
-  const std::string_view fate = fate_of(traced);
-  return fate == "dropped" || fate.starts_with("bit ");
-}
 
 void add_note(const Trace& trace, const TracedPacket& traced, PacketWords& words) {
   Note note(words);

@@ -7,9 +7,9 @@
 
 #include "stack/wire/describe.h"
 #include "stack/wire/syndrome.h"
-#include "tools/explain/notes.h"
 #include "tools/explain/text.h"
 #include "tools/trace/cm.h"
+#include "tools/trace/wire_fate.h"
 
 namespace verbena::explain {
 namespace {

@@ -1,0 +1,22 @@
+// What Verbena's wire did to a packet behind the place of the capture, as the comment on it says
+// (docs/daemon.md). Other programs' captures say nothing of the kind.
+#pragma once
+
+#include <string_view>
+
+#include "tools/trace/conversation.h"
+
+namespace verbena::trace {
+
+// In words: "dropped", "delivered twice, put behind up to 3 later ones". Empty: nothing, or nobody
+// says.
+std::string_view fate_of(const TracedPacket& traced);
+
+// Came to no receiver, or damaged, which is the same.
+bool lost_on_wire(const TracedPacket& traced);
+// Came to the receiver twice, both times whole.
+bool doubled_on_wire(const TracedPacket& traced);
+// Came behind later ones: the comment does not say which.
+bool overtaken_on_wire(const TracedPacket& traced);
+
+}  // namespace verbena::trace
