@@ -353,9 +353,11 @@ Turn send_ack(Engine& engine, Qp& qp, uint32_t& sent) {
 }
 
 Turn send_nak(Engine& engine, Qp& qp, uint32_t& sent) {
-  // The packet missed when the gap was seen may have come since.
+  // The packet missed when the gap was seen may have come since: the one behind it was dropped, and
+  // is asked for, once as well (RC-RSP-1).
   if (qp.resp.nak_syndrome == nak_syndrome(NakCode::kPsnSequence)) {
     qp.resp.nak_psn = qp.resp.at.epsn;
+    qp.resp.gap_naked = true;
   }
   const TxNote note{.kind = TxNote::Kind::kNak, .nak = qp.resp.nak_cause};
   if (!send_answer(engine, qp, qp.resp.nak_psn, qp.resp.nak_syndrome, note)) {

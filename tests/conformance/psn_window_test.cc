@@ -94,12 +94,17 @@ TEST_P(RequestPsnTest, HalfTheSpaceBehindIsPast) {
   t.expect_silence();
 }
 
-// A gap noticed and filled within one burst: the NAK names what is missing when it leaves.
+// A gap noticed and filled within one burst: the NAK names what is missing when it leaves, and what
+// follows in the next burst brings no second one.
 TEST_P(RequestPsnTest, NakNamesTheExpectedPsnOfWhenItLeaves) {
   t.peer_burst({request(1, false), request(0, false)});
   if (opcode == Opcode::kReadRequest) t.expect({.opcode = Opcode::kReadResponseOnly, .psn = 0});
   t.expect_nak(1, NakCode::kPsnSequence);
   if (consumes_recv()) t.expect_recv(0, 8);
+  t.peer_burst({request(2, false), request(3)});
+  t.expect_silence();
+  t.peer(request(1));
+  expect_done(1, 2, 1);
   t.expect_silence();
 }
 
