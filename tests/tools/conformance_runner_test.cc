@@ -211,6 +211,20 @@ TEST(FrameEditTest, RightIcrcStaysRightAndWrongStaysWrong) {
   }
 }
 
+// The ICRC is over the headers that the version says: those of IPv6 are longer than this frame.
+TEST(FrameEditTest, FrameOfAnotherIpVersionThanItsEtherTypeKeepsItsIcrc) {
+  const trace::Capture capture = read_case_capture(case_named(kRequester));
+  constexpr size_t kAckBytes = 62;
+  Frame frame(capture.frames[0].bytes.begin(), capture.frames[0].bytes.begin() + kAckBytes);
+  frame[14] = 0x65;
+  frame[16] = 0;
+  frame[17] = kAckBytes - 14;  // the IP packet's length
+  FrameEdit edit;
+  edit.dest_qpn = 0x123456;
+  const Frame changed = edited(frame, edit);
+  EXPECT_TRUE(std::equal(frame.end() - 4, frame.end(), changed.end() - 4));
+}
+
 // ---- How a failure looks ----
 
 TEST(LadderTest, ShowsBothSidesAndTheField) {

@@ -51,6 +51,9 @@ std::optional<Layout> layout_of(Bytes frame) {
   at.udp = at.ip + ip_bytes(at);
   at.bth = at.udp + wire::UdpView<const uint8_t>::kBytes;
   if (frame.size() < at.bth + wire::BthView<const uint8_t>::kBytes) return std::nullopt;
+  const int version = at.ipv6 ? wire::Ipv6View<const uint8_t>::kVersion
+                              : wire::Ipv4View<const uint8_t>::kVersionIhl >> 4;
+  if (frame[at.ip] >> 4 != version) return std::nullopt;  // the other header may not fit
   const uint8_t protocol = frame[at.ip + (at.ipv6 ? 6 : 9)];
   if (protocol != wire::kIpProtocolUdp) return std::nullopt;
   if (load_be16(frame.data() + at.udp + 2) != kRoceUdpPort) return std::nullopt;

@@ -9,6 +9,7 @@
 #include <getopt.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 
 #include <cerrno>
 #include <charconv>
@@ -75,6 +76,17 @@ class Connection {
   std::string buffer_;
 };
 
+// Objects and arrays within each other: more than any request has.
+constexpr int kDeepest = 16;
+
+// A text nested without end would need a stack without end.
+json parse_request(const std::string& line) {
+  return json::parse(line, [](int depth, json::parse_event_t, const json&) {
+    if (depth > kDeepest) throw std::runtime_error("a request nested too deeply");
+    return true;
+  });
+}
+
 // The request of one line, carried out.
 json answer_to(const json& request, const Options& options, std::optional<Port>& port,
                std::optional<Session>& session) {
@@ -106,7 +118,7 @@ void serve(Connection connection, const Options& options) {
   while (const auto line = connection.line()) {
     json answer;
     try {
-      answer = answer_to(json::parse(*line), options, port, session);
+      answer = answer_to(parse_request(*line), options, port, session);
     } catch (const std::exception& error) {
       answer = {{"error", error.what()}};
       std::fprintf(stderr, "verbena-conformance-target: %s\n", error.what());
@@ -166,6 +178,8 @@ std::optional<Options> options_of(int argc, char** argv) {
   return optind == argc ? std::optional(options) : std::nullopt;
 }
 
+constexpr time_t kLongestSilenceSeconds = 120;  // a case has at most 60 s of waiting behind it
+
 int run(int argc, char** argv) {
   const auto options = options_of(argc, argv);
   if (!options) {
@@ -176,7 +190,11 @@ int run(int argc, char** argv) {
   std::fprintf(stderr, "verbena-conformance-target: listening on TCP port %u\n", options->port);
   for (;;) {
     UniqueFd fd(accept4(listener.value(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (fd.valid()) serve(Connection(std::move(fd)), *options);
+    if (!fd.valid()) continue;
+    // A tester that falls silent makes way for the next one.
+    const timeval longest{kLongestSilenceSeconds, 0};
+    setsockopt(fd.value(), SOL_SOCKET, SO_RCVTIMEO, &longest, sizeof longest);
+    serve(Connection(std::move(fd)), *options);
   }
 }
 
