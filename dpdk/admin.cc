@@ -8,7 +8,9 @@
 #include <cstring>
 #include <ctime>
 #include <fstream>
+#include <new>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "dpdk/client.h"
 #include "dpdk/log.h"
@@ -87,8 +89,14 @@ void Admin::finish() {
 }
 
 std::string Admin::answer(std::string_view words, const std::vector<const Client*>& clients) {
-  // Text of a client's may be no UTF-8.
-  return run(words, clients).dump(-1, ' ', false, json::error_handler_t::replace);
+  try {
+    // Text of a client's may be no UTF-8.
+    return run(words, clients).dump(-1, ' ', false, json::error_handler_t::replace);
+  } catch (const std::system_error&) {
+    return R"({"error": "verbenad can start no thread: see ulimit -u, and pids.max of its control group"})";
+  } catch (const std::bad_alloc&) {
+    return R"({"error": "verbenad has no memory left: see ulimit -v"})";
+  }
 }
 
 json Admin::run(std::string_view words, const std::vector<const Client*>& clients) {

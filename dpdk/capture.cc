@@ -54,7 +54,13 @@ Capture::Capture(std::string path, UniqueFd file, std::span<const std::string> i
   out_.reserve(kOutBytes + kMaxFrameBytes + 4096);
   pcapng::append_section(out_, "Verbena software RNIC", "verbenad " VERBENA_VERSION);
   for (const auto& name : interfaces_) pcapng::append_interface(out_, name, kMaxFrameBytes);
-  writer_ = std::thread([this] { write_loop(); });
+  writer_ = std::thread([this] {
+    try {
+      write_loop();
+    } catch (const std::bad_alloc&) {
+      error_.store(ENOMEM, std::memory_order_relaxed);
+    }
+  });
 }
 
 Capture::~Capture() {

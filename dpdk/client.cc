@@ -1,11 +1,13 @@
 #include "dpdk/client.h"
 
 #include <fcntl.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <new>
 
 #include "dpdk/log.h"
 
@@ -25,7 +27,7 @@ bool reserved_zero(const ReceivedMessage& message, uint32_t body_offset) {
 
 }  // namespace
 
-Client::Client(uint64_t serial, UniqueFd socket, UniqueFd pidfd, PeerIdentity peer, Daemon& daemon,
+Client::Client(uint64_t serial, ForeignFd socket, UniqueFd pidfd, PeerIdentity peer, Daemon& daemon,
                ClientHost& host)
     : serial_(serial),
       socket_(std::move(socket)),
@@ -124,7 +126,11 @@ bool Client::handle(const ReceivedMessage& message) {
       return false;
     }
     Answer answer;
-    (this->*operation.handle)(message, answer);
+    try {
+      (this->*operation.handle)(message, answer);
+    } catch (const std::bad_alloc&) {
+      answer.set(Status(ENOMEM));
+    }
     return reply(request.op, answer);
   }
   return false;
@@ -213,12 +219,11 @@ void Client::open_device(const ReceivedMessage& message, Answer& answer) {
                                         SharedRegion::ClientAccess::kReadWrite);
   if (!doorbells.ok()) return answer.set(doorbells.status());
   UniqueFd memory(fcntl(memory_fd, F_DUPFD_CLOEXEC, 0));
-  if (!memory || !make_socket_pair(async_, answer.given[0]) ||
-      !make_socket_pair(kick_, answer.given[1])) {
-    return answer.set(Status(errno));
-  }
+  if (!memory || !make_socket_pair(async_, answer.given)) return answer.set(Status(errno));
+  kick_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!kick_) return answer.set(Status(errno));
   memory_ = std::make_unique<ProcMemory>(std::move(memory));
-  async_cookie_ = socket_cookie(answer.given[0].value());
+  async_cookie_ = socket_cookie(answer.given.value());
   doorbells_ = std::move(*doorbells);
   worker_client_.device = index;
   worker_client_.doorbells = reinterpret_cast<abi::DoorbellPage*>(doorbells_.base());
@@ -227,6 +232,7 @@ void Client::open_device(const ReceivedMessage& message, Answer& answer) {
     const auto id = device.attach_client(*memory_);
     if (!id.ok()) return id.status();
     worker_client_.id = *id;
+    phase_ = Phase::kDevice;  // whatever fails from here on, there is something to detach
     daemon_.worker.events(index).add_client(*id, {async_.value(), async_cookie_});
     daemon_.worker.attach(&worker_client_);
     return kOk;
@@ -236,12 +242,10 @@ void Client::open_device(const ReceivedMessage& message, Answer& answer) {
               std::strerror(attached.error()));
     return answer.set(attached);
   }
-  phase_ = Phase::kDevice;
   const auto& slot = daemon_.devices[index];
   answer.set(abi::OpenDeviceReply{limits_of(slot.identity, slot.device->config()),
                                   static_cast<uint32_t>(getpid()), 0});
-  answer.fds = {daemon_.worker_page.fd(), doorbells_.fd(), answer.given[0].value(),
-                answer.given[1].value()};
+  answer.fds = {daemon_.worker_page.fd(), doorbells_.fd(), answer.given.value(), kick_.value()};
   log::info("process {} has opened {}", peer_.pid, slot.identity.name);
 }
 
@@ -328,15 +332,15 @@ void Client::destroy_ah(const ReceivedMessage& message, Answer& answer) {
 void Client::create_channel(const ReceivedMessage&, Answer& answer) {
   if (channels_.size() >= kMaxChannels) return answer.set(Status(EMFILE));
   Channel channel;
-  if (!make_socket_pair(channel.fd, answer.given[0])) return answer.set(Status(errno));
-  channel.client_cookie = socket_cookie(answer.given[0].value());
+  if (!make_socket_pair(channel.fd, answer.given)) return answer.set(Status(errno));
+  channel.client_cookie = socket_cookie(answer.given.value());
   do {
     last_channel_ = last_channel_ % kMaxChannelNumber + 1;
   } while (channels_.contains(last_channel_));
   host_.watch_channel(serial_, last_channel_, channel.fd.value());
   channels_[last_channel_] = std::move(channel);
   answer.set(abi::Handle{last_channel_, 0});
-  answer.fds = {answer.given[0].value()};
+  answer.fds = {answer.given.value()};
 }
 
 int Client::channel_fd(uint32_t channel) const {

@@ -44,7 +44,7 @@ class ClientHost {
 
 class Client {
  public:
-  Client(uint64_t serial, UniqueFd socket, UniqueFd pidfd, PeerIdentity peer, Daemon& daemon,
+  Client(uint64_t serial, ForeignFd socket, UniqueFd pidfd, PeerIdentity peer, Daemon& daemon,
          ClientHost& host);
   // Destroys all that the client owns.
   ~Client();
@@ -72,13 +72,18 @@ class Client {
   enum class Phase { kNew, kDevice, kAdmin };
 
   struct Channel {
-    UniqueFd fd;
+    ForeignFd fd;
     uint64_t client_cookie = 0;
     uint32_t users = 0;
     bool closed = false;  // the client has closed its end
   };
+  // Rings, as long as the object lives.
+  struct Rings {
+    RingBudget::Loan loan;
+    SharedRegion memory;
+  };
   struct Cq {
-    SharedRegion region;
+    Rings rings;
     uint32_t channel = 0;  // 0 = none
   };
 
@@ -96,7 +101,7 @@ class Client {
     uint32_t body_bytes = 0;
     std::array<uint8_t, 512> body{};
     std::vector<int> fds;  // sent; not owned
-    UniqueFd given[2];     // closed once sent
+    UniqueFd given;        // closed once sent
 
     template <typename T>
     void set(const T& value) {
@@ -144,6 +149,9 @@ class Client {
   bool handle_admin(const ReceivedMessage& message, uint32_t body_bytes);
 
   void release_channel(uint32_t channel);
+  Result<Rings> make_rings(const char* name, uint64_t bytes);
+  // The client's descriptor of the memory; the daemon keeps none.
+  static void give(Rings& rings, Answer& answer);
   // Runs `call(device)` on the polling thread.
   template <typename Call>
   auto on_worker(Call&& call) {
@@ -159,7 +167,7 @@ class Client {
   Device& device() { return *daemon_.devices[worker_client_.device].device; }
 
   const uint64_t serial_;
-  UniqueFd socket_;
+  ForeignFd socket_;
   UniqueFd pidfd_;
   const PeerIdentity peer_;
   Daemon& daemon_;
@@ -170,14 +178,15 @@ class Client {
   WorkerClient worker_client_;
   std::unique_ptr<ProcMemory> memory_;
   SharedRegion doorbells_;
-  UniqueFd async_;
+  ForeignFd async_;
   uint64_t async_cookie_ = 0;
   UniqueFd kick_;
   std::map<uint32_t, Channel> channels_;
   uint32_t last_channel_ = 0;
+  RingBudget::Account ring_account_;
   std::map<CqId, Cq> cqs_;
-  std::map<Qpn, SharedRegion> qps_;
-  std::map<SrqId, SharedRegion> srqs_;
+  std::map<Qpn, Rings> qps_;
+  std::map<SrqId, Rings> srqs_;
 };
 
 }  // namespace verbena

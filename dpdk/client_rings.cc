@@ -16,6 +16,19 @@ Region region_of(const SharedRegion& shared) {
 
 }  // namespace
 
+Result<Client::Rings> Client::make_rings(const char* name, uint64_t bytes) {
+  auto loan = daemon_.ring_budget.lend(bytes, ring_account_);
+  if (!loan.ok()) return loan.status();
+  auto memory = SharedRegion::create(name, bytes, SharedRegion::ClientAccess::kReadWrite);
+  if (!memory.ok()) return memory.status();
+  return Rings{std::move(*loan), std::move(*memory)};
+}
+
+void Client::give(Rings& rings, Answer& answer) {
+  answer.given = rings.memory.take_fd();
+  answer.fds = {answer.given.value()};
+}
+
 void Client::create_cq(const ReceivedMessage& message, Answer& answer) {
   const auto body = body_of<abi::CreateCq>(message);
   std::optional<EventSocket> channel;
@@ -26,12 +39,11 @@ void Client::create_cq(const ReceivedMessage& message, Answer& answer) {
   }
   const auto depth = on_worker([&](Device& device) { return device.cq_depth(body.cqe); });
   if (!depth.ok()) return answer.set(depth.status());
-  auto region = SharedRegion::create("verbena-cq", Device::cq_region_bytes(*depth),
-                                     SharedRegion::ClientAccess::kReadWrite);
-  if (!region.ok()) return answer.set(region.status());
+  auto rings = make_rings("verbena-cq", Device::cq_region_bytes(*depth));
+  if (!rings.ok()) return answer.set(rings.status());
   const auto cq = on_worker([&](Device& device) {
-    const auto made =
-        device.create_cq(id(), {body.user_handle, *depth, channel.has_value(), region_of(*region)});
+    const auto made = device.create_cq(
+        id(), {body.user_handle, *depth, channel.has_value(), region_of(rings->memory)});
     if (made.ok()) {
       daemon_.worker.events(device_index()).add_cq(id(), *made, body.user_handle, channel);
     }
@@ -39,9 +51,9 @@ void Client::create_cq(const ReceivedMessage& message, Answer& answer) {
   });
   if (!cq.ok()) return answer.set(cq.status());
   if (body.channel != 0) ++channels_[body.channel].users;
-  answer.set(abi::CqReply{*cq, *depth, region->bytes()});
-  answer.fds = {region->fd()};
-  cqs_[*cq] = {std::move(*region), body.channel};
+  answer.set(abi::CqReply{*cq, *depth, rings->memory.bytes()});
+  give(*rings, answer);
+  cqs_[*cq] = {std::move(*rings), body.channel};
 }
 
 void Client::resize_cq(const ReceivedMessage& message, Answer& answer) {
@@ -50,16 +62,15 @@ void Client::resize_cq(const ReceivedMessage& message, Answer& answer) {
   if (found == cqs_.end()) return answer.set(Status(EINVAL));
   const auto depth = on_worker([&](Device& device) { return device.cq_depth(body.cqe); });
   if (!depth.ok()) return answer.set(depth.status());
-  auto region = SharedRegion::create("verbena-cq", Device::cq_region_bytes(*depth),
-                                     SharedRegion::ClientAccess::kReadWrite);
-  if (!region.ok()) return answer.set(region.status());
+  auto rings = make_rings("verbena-cq", Device::cq_region_bytes(*depth));
+  if (!rings.ok()) return answer.set(rings.status());
   const auto resized = on_worker([&](Device& device) {
-    return device.resize_cq(id(), body.handle, *depth, region_of(*region));
+    return device.resize_cq(id(), body.handle, *depth, region_of(rings->memory));
   });
   if (!resized.ok()) return answer.set(resized);
-  answer.set(abi::CqReply{body.handle, *depth, region->bytes()});
-  answer.fds = {region->fd()};
-  found->second.region = std::move(*region);
+  answer.set(abi::CqReply{body.handle, *depth, rings->memory.bytes()});
+  give(*rings, answer);
+  found->second.rings = std::move(*rings);
 }
 
 void Client::destroy_cq(const ReceivedMessage& message, Answer& answer) {
@@ -96,9 +107,8 @@ void Client::create_qp(const ReceivedMessage& message, Answer& answer) {
   if (body.srq != 0) body.max_recv_wr = body.max_recv_sge = 0;
   auto layout = on_worker([&](Device& device) { return device.qp_layout(body); });
   if (!layout.ok()) return answer.set(layout.status());
-  auto region = SharedRegion::create("verbena-qp", layout->region_bytes,
-                                     SharedRegion::ClientAccess::kReadWrite);
-  if (!region.ok()) return answer.set(region.status());
+  auto rings = make_rings("verbena-qp", layout->region_bytes);
+  if (!rings.ok()) return answer.set(rings.status());
   QpSpec spec;
   spec.user_handle = body.user_handle;
   spec.type = static_cast<QpType>(body.qp_type);
@@ -108,7 +118,7 @@ void Client::create_qp(const ReceivedMessage& message, Answer& answer) {
   spec.srq = body.srq;
   spec.sq_sig_all = body.sq_sig_all != 0;
   spec.layout = *layout;
-  spec.region = region_of(*region);
+  spec.region = region_of(rings->memory);
   auto made = on_worker([&](Device& device) {
     auto created = device.create_qp(id(), spec);
     if (created.ok()) {
@@ -120,10 +130,10 @@ void Client::create_qp(const ReceivedMessage& message, Answer& answer) {
   layout->handle = made->qpn;
   layout->qpn = made->qpn;
   layout->doorbell_slot = made->doorbell_slot;
-  layout->region_bytes = region->bytes();
+  layout->region_bytes = rings->memory.bytes();
   answer.set(*layout);
-  answer.fds = {region->fd()};
-  qps_[made->qpn] = std::move(*region);
+  give(*rings, answer);
+  qps_[made->qpn] = std::move(*rings);
 }
 
 void Client::modify_qp(const ReceivedMessage& message, Answer& answer) {
@@ -163,15 +173,14 @@ void Client::create_srq(const ReceivedMessage& message, Answer& answer) {
   const auto body = body_of<abi::CreateSrq>(message);
   auto layout = on_worker([&](Device& device) { return device.srq_layout(body); });
   if (!layout.ok()) return answer.set(layout.status());
-  auto region = SharedRegion::create("verbena-srq", layout->region_bytes,
-                                     SharedRegion::ClientAccess::kReadWrite);
-  if (!region.ok()) return answer.set(region.status());
+  auto rings = make_rings("verbena-srq", layout->region_bytes);
+  if (!rings.ok()) return answer.set(rings.status());
   SrqSpec spec;
   spec.user_handle = body.user_handle;
   spec.pd = body.pd;
   spec.limit = body.srq_limit;
   spec.layout = *layout;
-  spec.region = region_of(*region);
+  spec.region = region_of(rings->memory);
   const auto srq = on_worker([&](Device& device) {
     const auto made = device.create_srq(id(), spec);
     if (made.ok()) daemon_.worker.events(device_index()).add_srq(id(), *made, body.user_handle);
@@ -179,10 +188,10 @@ void Client::create_srq(const ReceivedMessage& message, Answer& answer) {
   });
   if (!srq.ok()) return answer.set(srq.status());
   layout->handle = *srq;
-  layout->region_bytes = region->bytes();
+  layout->region_bytes = rings->memory.bytes();
   answer.set(*layout);
-  answer.fds = {region->fd()};
-  srqs_[*srq] = std::move(*region);
+  give(*rings, answer);
+  srqs_[*srq] = std::move(*rings);
 }
 
 void Client::modify_srq(const ReceivedMessage& message, Answer& answer) {

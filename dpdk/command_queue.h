@@ -1,8 +1,9 @@
 // CommandQueue: the only way from the control thread to the polling thread.
 //
-// run(fn) posts fn, wakes the polling thread if it sleeps, and returns when fn has run there. The
-// polling thread looks at pending() once a round (one relaxed load) and takes the lock only when
-// something is there. Whatever fn refers to may live on the caller's stack.
+// run(fn) posts fn, wakes the polling thread if it sleeps, and returns when fn has run there; what
+// fn throws (there was no memory) is thrown here, and is nothing to the polling thread. That thread
+// looks at pending() once a round (one relaxed load) and takes the lock only when something is
+// there. Whatever fn refers to may live on the caller's stack.
 //
 // Sleep protocol of the polling thread: prepare_sleep(), which announces the sleep and then looks
 // for commands once more; when it returns true wait on wake_fd(); end_sleep() afterwards always.
@@ -13,6 +14,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <mutex>
 #include <type_traits>
 
@@ -52,7 +54,11 @@ class CommandQueue {
     }
     while (node != nullptr) {
       Node* next = node->next;  // the node is gone once its poster wakes
-      node->call(node->context);
+      try {
+        node->call(node->context);
+      } catch (...) {
+        node->thrown = std::current_exception();
+      }
       {
         const std::lock_guard lock(mutex_);
         node->done = true;
@@ -78,6 +84,7 @@ class CommandQueue {
     void (*call)(void*) = nullptr;
     void* context = nullptr;
     Node* next = nullptr;
+    std::exception_ptr thrown;
     bool done = false;
   };
 
@@ -96,6 +103,7 @@ class CommandQueue {
       [[maybe_unused]] const ssize_t put = ::write(wake_.value(), &one, sizeof one);
     }
     done_.wait(lock, [&] { return node.done; });
+    if (node.thrown) std::rethrow_exception(node.thrown);
   }
 
   UniqueFd wake_;

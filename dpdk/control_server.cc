@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <new>
 #include <stdexcept>
 
 #include "dpdk/log.h"
@@ -119,7 +120,7 @@ void ControlServer::handle(uint64_t tag, uint32_t events) {
       return;
     case Source::kClient:
       // What was sent before the end is handled first; serve() then sees the end itself.
-      if (client != clients_.end() && !client->second->serve()) clients_.erase(client);
+      if (client != clients_.end() && !serve(*client->second)) clients_.erase(client);
       return;
     case Source::kDeath:
       if (client != clients_.end()) clients_.erase(client);
@@ -134,11 +135,24 @@ void ControlServer::handle(uint64_t tag, uint32_t events) {
   }
 }
 
+bool ControlServer::serve(Client& client) {
+  try {
+    return client.serve();
+  } catch (const std::bad_alloc&) {
+    log::error("process {}: dropped, there is no memory to serve it", client.peer().pid);
+    return false;
+  }
+}
+
 void ControlServer::accept_all() {
   for (int i = 0; i < kAcceptsPerTurn; ++i) {
-    UniqueFd socket(accept4(listener_.value(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    ForeignFd socket(accept4(listener_.value(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (socket) {
-      adopt(std::move(socket));
+      try {
+        adopt(std::move(socket));
+      } catch (const std::bad_alloc&) {
+        log::error("a connection was refused: there is no memory for it");
+      }
     } else if (errno == EMFILE || errno == ENFILE) {
       if (!make_room()) return refuse_one();
     } else if (errno != EINTR && errno != ECONNABORTED) {
@@ -150,7 +164,7 @@ void ControlServer::accept_all() {
 // Without a free descriptor the connection would wait, and wake us, for ever.
 void ControlServer::refuse_one() {
   spare_.reset();
-  const UniqueFd refused(accept4(listener_.value(), nullptr, nullptr, SOCK_CLOEXEC));
+  const ForeignFd refused(accept4(listener_.value(), nullptr, nullptr, SOCK_CLOEXEC));
   log::warn("a connection was refused: no descriptors are left (ulimit -n)");
 }
 
@@ -165,15 +179,15 @@ bool ControlServer::make_room() {
 
 void ControlServer::drop_undecided() {
   const auto limit = std::chrono::steady_clock::now() - kTimeToDecide;
-  std::erase_if(clients_, [limit](const auto& entry) {
+  std::erase_if(clients_, [&](const auto& entry) {
     Client& client = *entry.second;
     if (!client.undecided() || client.since() > limit) return false;
     // A request may be here already, when it was this daemon that was stopped for so long.
-    return !client.serve() || client.undecided();
+    return !serve(client) || client.undecided();
   });
 }
 
-void ControlServer::adopt(UniqueFd socket) {
+void ControlServer::adopt(ForeignFd socket) {
   if (!spare_) spare_ = open_null();
   ucred peer{};
   socklen_t size = sizeof peer;
@@ -210,12 +224,11 @@ std::string ControlServer::admin(std::string_view words) {
 }
 
 void ControlServer::refresh_counters() {
-  const uint64_t activity = daemon_.worker.activity();
-  if (activity == seen_activity_) return;
-  seen_activity_ = activity;
+  if (daemon_.worker.activity() == seen_activity_) return;
   std::array<DeviceStats, 2> stats;
   std::array<PortCounters, 2> ports;
   daemon_.worker.commands().run([&] {
+    seen_activity_ = daemon_.worker.activity();  // that of this command included
     for (size_t i = 0; i < stats.size(); ++i) {
       stats[i] = daemon_.devices[i].device->stats();
       ports[i] = daemon_.devices[i].port->counters();

@@ -39,8 +39,10 @@ class ControlServer final : public ClientHost {
 
   bool watch(int fd, Source source, uint64_t client, uint32_t channel, uint32_t events);
   void handle(uint64_t tag, uint32_t events);
+  // False: the connection is over.
+  static bool serve(Client& client);
   void accept_all();
-  void adopt(UniqueFd socket);
+  void adopt(ForeignFd socket);
   void refuse_one();
   bool make_room();
   void drop_undecided();

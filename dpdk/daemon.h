@@ -8,6 +8,7 @@
 
 #include "dpdk/identity.h"
 #include "dpdk/options.h"
+#include "dpdk/ring_budget.h"
 #include "dpdk/shm.h"
 #include "dpdk/wire_port.h"
 #include "dpdk/worker.h"
@@ -27,6 +28,7 @@ struct Daemon {
   Wire& wire;  // polling thread only
   Worker& worker;
   const SharedRegion& worker_page;
+  RingBudget& ring_budget;  // control thread only
   std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
 };
 

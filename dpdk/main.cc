@@ -41,6 +41,7 @@ void drop_ptrace_capability() {
 void prepare_process() {
   umask(077);
   signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);  // a ring beyond `ulimit -f` is an error of that ring
   sigset_t set;
   sigemptyset(&set);
   for (const int number : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, number);

@@ -8,7 +8,13 @@
 namespace verbena {
 namespace {
 
-void take_fds(const msghdr& header, ReceivedMessage& message) {
+// The most that the kernel passes in one message (SCM_MAX_FD). There is room for all: what has none
+// the kernel closes within recvmsg(), however long that takes.
+constexpr size_t kMostPassed = 253;
+
+// False: there were more than a message may have.
+bool take_fds(const msghdr& header, ReceivedMessage& message) {
+  bool all = true;
   for (cmsghdr* c = CMSG_FIRSTHDR(&header); c != nullptr;
        c = CMSG_NXTHDR(const_cast<msghdr*>(&header), c)) {
     if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
@@ -16,18 +22,21 @@ void take_fds(const msghdr& header, ReceivedMessage& message) {
     for (size_t i = 0; i < count; ++i) {
       int fd;
       std::memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof fd);
-      UniqueFd owned(fd);
+      ForeignFd owned(fd);
       if (message.fd_count < ReceivedMessage::kMaxFds) {
         message.fds[message.fd_count++] = std::move(owned);
+      } else {
+        all = false;
       }
     }
   }
+  return all;
 }
 
 }  // namespace
 
 ReceiveResult receive_message(int socket, ReceivedMessage& message) {
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(ReceivedMessage::kMaxFds * sizeof(int))> control;
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostPassed * sizeof(int))> control;
   iovec iov{message.bytes.data(), message.bytes.size()};
   msghdr header{};
   header.msg_iov = &iov;
@@ -41,9 +50,8 @@ ReceiveResult receive_message(int socket, ReceivedMessage& message) {
     const bool later = errno == EAGAIN || errno == EINTR;
     return later ? ReceiveResult::kNothing : ReceiveResult::kClosed;
   }
-  take_fds(header, message);
-  // The kernel has closed what did not fit into `control`.
-  if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
+  // MSG_CTRUNC: the kernel had no numbers left for some.
+  if (!take_fds(header, message) || (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
     for (auto& fd : message.fds) fd.reset();
     return ReceiveResult::kBroken;
   }
@@ -74,7 +82,7 @@ bool send_message(int socket, std::span<const uint8_t> bytes, std::span<const in
   return sent == static_cast<ssize_t>(bytes.size());
 }
 
-bool make_socket_pair(UniqueFd& ours, UniqueFd& theirs) {
+bool make_socket_pair(ForeignFd& ours, UniqueFd& theirs) {
   int pair[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) return false;
   ours.reset(pair[0]);

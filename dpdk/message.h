@@ -15,7 +15,7 @@ struct ReceivedMessage {
 
   alignas(8) std::array<uint8_t, abi::kMaxMessage> bytes;
   uint32_t size = 0;
-  std::array<UniqueFd, kMaxFds> fds;
+  std::array<ForeignFd, kMaxFds> fds;
   uint32_t fd_count = 0;
 };
 
@@ -32,7 +32,7 @@ ReceiveResult receive_message(int socket, ReceivedMessage& message);
 bool send_message(int socket, std::span<const uint8_t> bytes, std::span<const int> fds);
 
 // A pair of connected SEQPACKET sockets: ours and the client's.
-bool make_socket_pair(UniqueFd& ours, UniqueFd& theirs);
+bool make_socket_pair(ForeignFd& ours, UniqueFd& theirs);
 
 // A number that no other socket of this machine has; 0 if `fd` is no socket.
 uint64_t socket_cookie(int fd);

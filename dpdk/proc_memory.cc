@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 
 #include <algorithm>
@@ -32,11 +34,39 @@ bool has_pid_alias(int pid, int alias) {
   return false;
 }
 
+bool lists_as_proc(const std::string& mountinfo, const std::string& device) {
+  std::ifstream mounts(mountinfo);
+  // "36 35 0:21 / /proc rw,nosuid - proc proc rw" (proc(5))
+  for (std::string line; std::getline(mounts, line);) {
+    if (line.find(' ' + device + ' ') != std::string::npos &&
+        line.find(" - proc ") != std::string::npos) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Whether the file lies on a proc file system. Asks nothing of the file system itself: that of a
+// FUSE server answers when its server likes. Each mount of proc may have a device number of its
+// own.
+bool is_on_proc(int fd, int pid) {
+  struct statx file {};
+  struct stat proc {};
+  if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 0, &file) != 0) return false;
+  if (stat("/proc/self", &proc) != 0) return false;
+  if (makedev(file.stx_dev_major, file.stx_dev_minor) == proc.st_dev) return true;
+  if (pid == 0) {  // of a PID namespace that is not seen from here, nor are its mounts
+    struct statfs fs {};
+    return fstatfs(fd, &fs) == 0 && fs.f_type == PROC_SUPER_MAGIC;
+  }
+  return lists_as_proc(fmt::format("/proc/{}/mountinfo", pid),
+                       fmt::format("{}:{}", file.stx_dev_major, file.stx_dev_minor));
+}
+
 }  // namespace
 
 Status check_memory_fd(int fd, int pid) {
-  struct statfs fs {};
-  if (fstatfs(fd, &fs) != 0 || fs.f_type != PROC_SUPER_MAGIC) return Status(EINVAL);
+  if (!is_on_proc(fd, pid)) return Status(EINVAL);
   const int flags = fcntl(fd, F_GETFL);
   if (flags < 0 || (flags & O_ACCMODE) != O_RDWR) return Status(EINVAL);
   std::array<char, 64> target{};

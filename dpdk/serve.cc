@@ -50,7 +50,8 @@ void serve(const Options& options, InstanceDir& dir, const std::function<void()>
     devices[i] = {identity[i], std::move(prepared.devices[i]), &wire.end(i)};
     worker.add_device(devices[i].device.get(), devices[i].port);
   }
-  Daemon daemon{options, devices, wire, worker, *page};
+  RingBudget ring_budget(memory_for_rings());
+  Daemon daemon{options, devices, wire, worker, *page, ring_budget};
   ControlServer control(daemon, dir, *prepared.sysfs);
   std::thread control_thread([&] { control.run(); });
   log::info("serving {} ({}) and {} ({}) in {}", identity[0].name, identity[0].ip_text(),

@@ -28,7 +28,7 @@ class SharedRegion {
   uint8_t* base() const { return base_; }
   uint64_t bytes() const { return bytes_; }
   int fd() const { return fd_.value(); }
-  void close_fd() { fd_.reset(); }
+  UniqueFd take_fd() { return std::move(fd_); }
 
  private:
   UniqueFd fd_;

@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "dpdk/unique_fd.h"
+#include "stack/abi/version.h"
 
 namespace verbena {
 namespace {
@@ -33,8 +34,10 @@ constexpr std::string_view kQuietCounters[] = {"symbol_error",
                                                "multicast_xmit_packets",
                                                "multicast_rcv_packets"};
 
+// Never waits: somebody may have put a FIFO in the file's place.
 void write_file(const std::string& path, std::string_view text) {
-  const UniqueFd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+  const UniqueFd fd(open(path.c_str(), kFlags, 0644));
   if (!fd || pwrite(fd.value(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
     throw std::runtime_error(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
   }
@@ -123,7 +126,7 @@ void SysfsTree::write_device(size_t index, const DeviceIdentity& device) {
   fs::create_directories(uverbs);
   put(uverbs + "/ibdev", device.name);
   put(uverbs + "/dev", "1:3");
-  put(uverbs + "/abi_version", "1");
+  put(uverbs + "/abi_version", fmt::format("{}", abi::kAbiVersion));
 }
 
 void SysfsTree::update(size_t device, const DeviceStats& stats, const PortCounters& port) {

@@ -2,7 +2,7 @@
 
 #include <sched.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
+#include <sys/uio.h>
 
 #include <algorithm>
 #include <array>
@@ -58,6 +58,7 @@ void Worker::run() {
   last_work_ = clock_.now();
   while (!stop_) {
     if (commands_.pending()) [[unlikely]] {
+      note_activity();
       commands_.run_pending();
       if (stop_) break;  // idle() below would sleep first
     }
@@ -65,7 +66,7 @@ void Worker::run() {
     if (round(now) != 0) {
       last_work_ = now;
       empty_rounds_ = 0;
-      activity_.store(activity_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+      note_activity();
     } else if (++empty_rounds_ > kRoundsBeforeYield) {
       idle(now);
     }
@@ -79,7 +80,10 @@ uint32_t Worker::round(Timestamp now) {
   for (Slot& slot : slots_) done += receive(slot, now);
   done += ring_doorbells(now);
   for (Slot& slot : slots_) {
-    if (slot.device->next_timeout() <= now) slot.device->on_timeout(now);
+    if (slot.device->next_timeout() <= now) {
+      slot.device->on_timeout(now);
+      ++done;
+    }
     done += slot.device->poll(now, *slot.port, kSendBudget);
     slot.port->flush(now);
     route_events(slot);
@@ -176,16 +180,13 @@ void Worker::wait(int timeout_ms) {
   }
 }
 
-// A kick's content means nothing. One look takes a bounded number; the rest wakes us again.
+// The client has the same eventfd: it may have taken the kicks itself, and made reading it wait.
 void Worker::take_kicks(WorkerClient* client) {
-  char byte;
-  for (int i = 0; i < 16; ++i) {
-    const ssize_t got = recv(client->kick_fd, &byte, sizeof byte, MSG_DONTWAIT | MSG_TRUNC);
-    if (got < 0 && errno == EAGAIN) return;
-    if (got <= 0) {  // closed: it would wake us for ever
-      epoll_ctl(epoll_.value(), EPOLL_CTL_DEL, client->kick_fd, nullptr);
-      return;
-    }
+  uint64_t kicks = 0;
+  iovec iov{&kicks, sizeof kicks};
+  if (preadv2(client->kick_fd, &iov, 1, -1, RWF_NOWAIT) < 0 && errno != EAGAIN) {
+    epoll_ctl(epoll_.value(), EPOLL_CTL_DEL, client->kick_fd,
+              nullptr);  // else it wakes us for ever
   }
 }
 

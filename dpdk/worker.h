@@ -2,7 +2,7 @@
 // events; each round's work is bounded, so no client starves the others.
 //
 // Nothing here locks, logs, allocates or throws per packet. When rounds are empty the thread
-// yields; after a while without work it sleeps on the kick sockets and the command queue.
+// yields; after a while without work it sleeps on the kicks and the command queue.
 //
 // Thread rule: commands() and activity() may be used by other threads; all the rest runs on the
 // polling thread, that is inside run() or inside a command.
@@ -49,7 +49,7 @@ class Worker {
   // ---- Other threads ----
 
   CommandQueue& commands() { return commands_; }
-  // Changes when something was done.
+  // Changes when something was done that counters may tell of; with a command before it runs.
   uint64_t activity() const { return activity_.load(std::memory_order_relaxed); }
 
   // ---- Inside a command ----
@@ -78,6 +78,9 @@ class Worker {
   bool work_waits() const;
   Timestamp next_wake() const;
   void wait(int timeout_ms);
+  void note_activity() {
+    activity_.store(activity_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
   void take_kicks(WorkerClient* client);
 
   const Policy policy_;

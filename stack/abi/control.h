@@ -62,7 +62,7 @@ struct Empty {};
 
 // ---- kOpenDevice. fds in: [0] the client's own /proc/self/mem, read-write.
 // fds out: [0] WorkerPage memfd (read-only), [1] DoorbellPage memfd, [2] async event socket,
-// [3] kick socket: one byte wakes the daemon.
+// [3] kick, an eventfd: a number written to it wakes the daemon.
 struct OpenDevice {
   char device_name[64];  // NUL-terminated
 };

@@ -9,6 +9,6 @@
 
 namespace verbena::abi {
 
-inline constexpr uint32_t kAbiVersion = 1;
+inline constexpr uint32_t kAbiVersion = 2;
 
 }  // namespace verbena::abi

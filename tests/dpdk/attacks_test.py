@@ -16,7 +16,8 @@ import struct
 import sys
 import time
 
-from control import (ALLOC_PD, OPEN_DEVICE, Dropped, Daemon, run_tests, wait_for)
+from control import (ABI_VERSION, ALLOC_PD, CREATE_CQ, OPEN_DEVICE, QUERY_PORT, Dropped, Daemon,
+                     create_cq_body, run_tests, wait_for)
 from hostile_client_test import BODY_BYTES
 from rings import PAGE, READ, SEND, WRITE, Endpoint, address_of, connected, transfer
 
@@ -181,7 +182,7 @@ def test_a_flood_of_kicks():
                 if children[-1] == 0:
                     while True:
                         with contextlib.suppress(BlockingIOError):
-                            a.kick.send(b"x" * 100)
+                            os.write(a.kick, b"x" * 8)
             for _ in range(5):
                 transfer(*honest)
             for child in children:
@@ -205,6 +206,61 @@ def test_descriptors_by_the_hundred():
     os.close(null)
 
 
+def slow_to_close():
+    """A socket whose close() waits a minute for a peer that reads nothing; and the peer."""
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(1)
+    slow = socket.create_connection(listener.getsockname())
+    peer, _ = listener.accept()
+    listener.close()
+    slow.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            slow.send(bytes(65536))
+    slow.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 60))
+    return slow, peer
+
+
+def test_descriptors_that_take_long_to_close():
+    def sent(fds):
+        with daemon.connect() as connection:
+            connection.send(QUERY_PORT, b"", fds)
+
+    def sent_and_not_read(fds):
+        with daemon.connect() as connection:
+            connection.send_raw(b"x")  # is dropped for this
+            with contextlib.suppress(Dropped):
+                connection.send(QUERY_PORT, b"", fds)
+
+    def sent_into_event_sockets(fds):
+        with Endpoint(daemon, channel=True) as a:
+            for fd in (a.fds[2], a.channel.fileno()):
+                with socket.socket(fileno=os.dup(fd)) as events:
+                    socket.send_fds(events, [b"x"], fds)
+
+    for way in (sent, sent_and_not_read, sent_into_event_sockets):
+        for count in (1, 200):
+            slow, peer = slow_to_close()
+            with attack(), peer:
+                start = time.monotonic()
+                way([slow.fileno()] * count)
+                slow.close()
+                daemon.admin("status")
+                assert time.monotonic() - start < 20, "the daemon waits for a descriptor's end"
+
+
+def test_rings_keep_no_descriptors():
+    with attack(), daemon.connect() as connection:
+        for fd in connection.open_device()[2]:
+            os.close(fd)
+        before = daemon.fd_count()
+        for _ in range(100):
+            for fd in connection.ok(CREATE_CQ, create_cq_body())[1]:
+                os.close(fd)
+        assert daemon.fd_count() == before
+
+
 def test_descriptors_that_are_never_closed():
     with attack():
         kept = []
@@ -218,14 +274,14 @@ def test_descriptors_that_are_never_closed():
 
 def test_a_disconnect_after_each_byte():
     with attack():
-        whole = struct.pack("<IIII", 0x4E425256, 1, OPEN_DEVICE, 64) + b"verbena0".ljust(64, b"\0")
+        whole = struct.pack("<IIII", 0x4E425256, ABI_VERSION, OPEN_DEVICE, 64) + b"verbena0".ljust(64, b"\0")
         memory = os.open("/proc/self/mem", os.O_RDWR)
         for length in range(len(whole) + 1):
             with daemon.connect() as connection:
                 connection.send_raw(whole[:length], [memory])
             with daemon.connect() as connection:
                 connection.open_device()
-                connection.send_raw(struct.pack("<IIII", 0x4E425256, 1, ALLOC_PD, 0)[:length])
+                connection.send_raw(struct.pack("<IIII", 0x4E425256, ABI_VERSION, ALLOC_PD, 0)[:length])
         os.close(memory)
 
 

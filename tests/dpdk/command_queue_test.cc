@@ -6,6 +6,7 @@
 #include <poll.h>
 
 #include <atomic>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -107,6 +108,15 @@ TEST(CommandQueueTest, PendingOnlyWhileSomethingWaits) {
   queue.run_pending();
   poster.join();
   EXPECT_FALSE(queue.pending());
+}
+
+TEST(CommandQueueTest, WhatACommandThrowsIsThrownToItsPoster) {
+  CommandQueue queue;
+  Poller poller(queue, true);
+  EXPECT_THROW(queue.run([] { throw std::bad_alloc(); }), std::bad_alloc);
+  bool ran = false;
+  queue.run([&] { ran = true; });
+  EXPECT_TRUE(ran);
 }
 
 }  // namespace

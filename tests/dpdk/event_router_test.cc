@@ -43,7 +43,8 @@ class EventRouterTest : public testing::Test {
     return all;
   }
 
-  UniqueFd async_, async_end_, channel_, channel_end_;
+  ForeignFd async_, channel_;
+  UniqueFd async_end_, channel_end_;
   EventRouter router_;
   Timestamp now_ = 1;
 };
@@ -158,7 +159,8 @@ TEST_F(EventRouterTest, SharedReceiveQueuesHaveEventsOfTheirOwn) {
 }
 
 TEST_F(EventRouterTest, ForeignDescriptorsAreRefused) {
-  UniqueFd other, other_end;
+  ForeignFd other;
+  UniqueFd other_end;
   ASSERT_TRUE(make_socket_pair(other, other_end));
   router_.add_cq(kClient, 1, 100, channel());
   EXPECT_EQ(router_.check_ends(kClient, 1, other.value(), -1).error(), EINVAL);

@@ -212,7 +212,7 @@ def test_garbage_in_rings_hurts_nobody():
                 region[:] = generator.randbytes(len(region))
             page[:2560] = b"\xff" * 2560  # every doorbell there is
             for _ in range(8):
-                os.write(fds[3], b"kick")
+                os.write(fds[3], struct.pack("<Q", 1))
         assert len(daemon.clients()) == 1
         for region in [page, *regions]:
             region.close()

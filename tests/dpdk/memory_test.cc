@@ -1,4 +1,5 @@
-// A client's memory through /proc/self/mem, shared regions, and the instance directory.
+// A client's memory through /proc/self/mem, shared regions and their budget, and the instance
+// directory.
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "dpdk/proc_memory.h"
+#include "dpdk/ring_budget.h"
 #include "dpdk/run_dir.h"
 #include "dpdk/shm.h"
 #include "tests/support/temp_dir.h"
@@ -171,6 +173,40 @@ TEST(SharedRegionTest, ReadOnlyForClients) {
 }
 
 // Each in a process of its own: the handler is for good.
+TEST(RingBudgetTest, EachClientFindsAsMuchAsTheGreediestGot) {
+  RingBudget budget(64);
+  RingBudget::Account greedy;
+  RingBudget::Account modest;
+  std::vector<RingBudget::Loan> loans;
+  for (;;) {
+    auto loan = budget.lend(1, greedy);
+    if (!loan.ok()) break;
+    loans.push_back(std::move(*loan));
+  }
+  EXPECT_EQ(greedy.bytes, 32U);
+  EXPECT_EQ(budget.lend(17, modest).error(), ENOMEM);
+  {
+    const auto loan = budget.lend(16, modest);
+    EXPECT_TRUE(loan.ok());
+    EXPECT_EQ(modest.bytes, 16U);
+  }
+  loans.clear();
+  EXPECT_EQ(greedy.bytes, 0U);
+  EXPECT_EQ(modest.bytes, 0U);
+  EXPECT_TRUE(budget.lend(32, modest).ok());
+}
+
+TEST(RingBudgetTest, SizesThatWrapAreRefused) {
+  RingBudget budget(64);
+  RingBudget::Account account;
+  const auto loan = budget.lend(1, account);
+  EXPECT_EQ(budget.lend(UINT64_MAX, account).error(), ENOMEM);
+}
+
+TEST(RingBudgetTest, ThereIsMemoryForRings) {
+  EXPECT_GE(memory_for_rings(), uint64_t{64} << 20);
+}
+
 TEST(LostPagesTest, AreReplacedInSharedMappings) {
   const auto touch = [] {
     survive_lost_pages();

@@ -1,6 +1,7 @@
 """An endpoint in Python: a device opened, one RC queue pair and a buffer, and the rings of both written
 byte by byte as stack/abi says, so that tests can also write them wrongly."""
 
+import ctypes
 import mmap
 import os
 import socket
@@ -15,14 +16,23 @@ WRITE, SEND, READ = 0, 2, 4
 SIGNALED = 2
 ALL_ACCESS = 7  # local write, remote write, remote read
 INIT, RTR, RTS = 1, 2, 3
+KICK = struct.pack("<Q", 1)
 # Masks of enum ibv_qp_attr_mask: what each step to RTS must give.
 INIT_MASK, RTR_MASK, RTS_MASK = 0x39, 0x129181, 0x12E01
 ADDRESSES = {"verbena0": "10.99.0.1", "verbena1": "10.99.0.2"}
 
 
 def address_of(buffer):
-    import ctypes
     return ctypes.addressof(ctypes.c_char.from_buffer(buffer))
+
+
+def store_u32(ring, offset, value):
+    """One store: struct.pack_into() writes zeros first, which the daemon may see."""
+    ctypes.c_uint32.from_buffer(ring, offset).value = value
+
+
+def store_u64(ring, offset, value):
+    ctypes.c_uint64.from_buffer(ring, offset).value = value
 
 
 class Endpoint:
@@ -34,8 +44,7 @@ class Endpoint:
         error, _, self.fds = self.connection.open_device(device)
         assert error == 0, os.strerror(error)
         self.doorbells = mmap.mmap(self.fds[1], PAGE)
-        self.kick = socket.socket(fileno=os.dup(self.fds[3]))
-        self.kick.setblocking(False)
+        self.kick = self.fds[3]
         self.pd = self._handle(ALLOC_PD)
         channel_handle, self.channel = 0, None
         if channel:
@@ -93,10 +102,10 @@ class Endpoint:
 
     def ring(self):
         # No other queue pair of this client has a doorbell: a plain store is enough.
-        struct.pack_into("<Q", self.doorbells, 64 + self.slot // 64 * 8, 1 << self.slot % 64)
-        struct.pack_into("<Q", self.doorbells, 0, 1)
+        store_u64(self.doorbells, 64 + self.slot // 64 * 8, 1 << self.slot % 64)
+        store_u64(self.doorbells, 0, 1)
         try:
-            self.kick.send(b"k")
+            os.write(self.kick, KICK)
         except BlockingIOError:
             pass  # it is awake, or will be
 
@@ -106,7 +115,7 @@ class Endpoint:
         struct.pack_into("<QII", self.qp_ring, slot + 64, self.va + offset if va is None else va, length,
                          self.lkey if lkey is None else lkey)
         self.sent += 1
-        struct.pack_into("<I", self.qp_ring, 0, self.sent)
+        store_u32(self.qp_ring, 0, self.sent)
         self.ring()
 
     def post_recv(self, offset, length):
@@ -114,11 +123,11 @@ class Endpoint:
         struct.pack_into("<I", self.qp_ring, slot, 1)
         struct.pack_into("<QII", self.qp_ring, slot + 16, self.va + offset, length, self.lkey)
         self.posted += 1
-        struct.pack_into("<I", self.qp_ring, 64, self.posted)
+        store_u32(self.qp_ring, 64, self.posted)
 
     def arm(self):
         self.armed += 1
-        struct.pack_into("<I", self.cq_ring, 64, self.armed << 2 | 1)
+        store_u32(self.cq_ring, 64, self.armed << 2 | 1)
 
     def fired(self):
         """Whether the last arm() has had its event. The entry is seen before that: arming again in
@@ -131,7 +140,7 @@ class Endpoint:
         if struct.unpack_from("<I", self.cq_ring, entry + 60)[0] != self.consumed + 1:
             return None
         self.consumed += 1
-        struct.pack_into("<I", self.cq_ring, 0, self.consumed)
+        store_u32(self.cq_ring, 0, self.consumed)
         return self.cq_ring[entry + 49]
 
     def wait(self, seconds=20):
@@ -146,7 +155,6 @@ class Endpoint:
         self.connection.close()
         for ring in (self.doorbells, self.cq_ring, self.qp_ring):
             ring.close()
-        self.kick.close()
         if self.channel is not None:
             self.channel.close()
         for fd in self.fds:
