@@ -103,8 +103,9 @@ json Admin::run(std::string_view words, const std::vector<const Client*>& client
   constexpr std::string_view kCaptureStart = "capture start ";
   constexpr std::string_view kFaultWire = "fault wire ";
   constexpr std::string_view kFaultClear = "fault clear ";
-  if (words.find('\0') != std::string_view::npos) {
-    return error(fmt::format("a NUL byte is no part of a command: write {}", kUsage));
+  // They would forge lines of the log.
+  if (std::any_of(words.begin(), words.end(), [](char c) { return c >= 0 && c < ' '; })) {
+    return error(fmt::format("a control character is no part of a command: write {}", kUsage));
   }
   if (words == "status") return status(clients);
   if (words == "stat") return stat();
