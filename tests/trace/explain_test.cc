@@ -4,6 +4,7 @@
 
 #include "tests/trace/scenario.h"
 #include "tools/explain/fold.h"
+#include "tools/explain/ladder_html.h"
 #include "tools/explain/ladder_text.h"
 #include "tools/explain/summary.h"
 #include "tools/explain/text.h"
@@ -259,6 +260,23 @@ TEST(ExplainWords, PacketsWithAnotherFateAreNotFolded) {
   const trace::Trace& trace = s.analyse();
   EXPECT_THAT(ladder_text(trace, draw(trace, {}), {.width = 80, .ascii = true}),
               HasSubstr("     6    0.005  |-- SEND Middle       PSN 0x000005"));
+}
+
+TEST_F(ExplainFold, WhatWasLostDoesNotArriveAndWhatIsSentAgainSaysSo) {
+  for (uint32_t i = 0; i < 20; ++i) {
+    s.send(i < 10 ? i : 90'000 + i, kToB, Opcode::kSendOnly, i % 10, {.payload_bytes = 8});
+    s.comment(i + 1, i < 10 ? "request; wire: dropped" : "request sent again");
+  }
+  EXPECT_THAT(sizes(), ElementsAre(1, 8, 1, 1, 8, 1));
+  EXPECT_TRUE(rows[1].bundles[0].lost);
+  EXPECT_THAT(rows[1].bundles[0].details(), ElementsAre("64 B in all"));
+  EXPECT_FALSE(rows[4].bundles[0].lost);
+  EXPECT_THAT(rows[4].bundles[0].details(), ElementsAre("64 B in all", "again"));
+  const trace::Trace& trace = s.analyse();
+  const Picture picture = draw(trace, {});
+  EXPECT_THAT(ladder_text(trace, picture, {.width = 80, .ascii = true}),
+              HasSubstr("8 x SEND Only          PSN 0x000001 to 0x000008 .........x|"));
+  EXPECT_THAT(ladder_html(trace, picture, ""), HasSubstr("row error lane0 out lost"));
 }
 
 TEST(ExplainSummary, WhatIsLeftUnansweredIsSaid) {

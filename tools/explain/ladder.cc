@@ -1,5 +1,7 @@
 #include "tools/explain/ladder.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -72,6 +74,13 @@ class Columns {
 };
 
 }  // namespace
+
+std::vector<std::string> Bundle::details() const {
+  std::vector<std::string> details;
+  if (payload_bytes > 0) details.push_back(fmt::format("{} B in all", payload_bytes));
+  if (again) details.emplace_back("again");
+  return details;
+}
 
 const Lane* Ladder::lane_of(Index connection) const {
   const auto found =
