@@ -247,8 +247,28 @@ TEST(ExplainWords, WhatTheWireDidIsTakenFromComments) {
   ASSERT_EQ(summaries.size(), 1U);
   EXPECT_EQ(summaries[0].lost, 2U);
   EXPECT_THAT(summaries[0].findings,
-              testing::Contains("2 times the wire lost a packet, as the capture's comments say "
-                                "(first: packet 1)"));
+              testing::Contains("2 times the wire lost or damaged a packet, as the capture's "
+                                "comments say (first: packet 1)"));
+}
+
+// The flipped bit may be one that the receiver does not look at, as of a MAC address.
+TEST(ExplainWords, ADamagedPacketThatWasTakenIsNotLost) {
+  Scenario s;
+  const std::pair<const char*, bool> receipts[] = {
+      {"; verbena0: ahead of the expected PSN 0x000007: sequence NAK", false},
+      {"; verbena0: expected PSN: executed", false},
+      {"; verbena0: dropped: bad_icrc", true},
+      {"; not received when this was written", true},
+      {";", true},
+      {"", true}};
+  for (uint32_t i = 0; i < std::size(receipts); ++i) {
+    s.send(i, kToB, Opcode::kSendOnly, i);
+    s.comment(i + 1, std::string("request; wire: bit 90 flipped") + receipts[i].first);
+  }
+  const trace::Trace& trace = s.analyse();
+  for (uint32_t i = 0; i < std::size(receipts); ++i) {
+    EXPECT_EQ(words_of(trace, s.packet(i + 1)).lost, receipts[i].second) << receipts[i].first;
+  }
 }
 
 TEST(ExplainWords, PacketsWithAnotherFateAreNotFolded) {

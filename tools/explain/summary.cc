@@ -223,8 +223,9 @@ void Counter::report() {
        "the connection manager refused");
   find(summary_.bad_icrc, first_.bad_icrc, "a frame was damaged on its way, wrong ICRC",
        "a frame was damaged on its way, wrong ICRC");
-  find(summary_.lost, first_.lost, "the wire lost a packet, as the capture's comment says",
-       "the wire lost a packet, as the capture's comments say");
+  find(summary_.lost, first_.lost,
+       "the wire lost or damaged a packet, as the capture's comment says",
+       "the wire lost or damaged a packet, as the capture's comments say");
   find(summary_.sequence_naks, first_.sequence_nak,
        "the responder missed a PSN and answered NAK sequence error",
        "the responder missed a PSN and answered NAK sequence error");
