@@ -53,6 +53,8 @@ json summary_json(const trace::Trace& trace, const explain::ConnectionSummary& s
   object["sequence_naks"] = summary.sequence_naks;
   object["rnr_naks"] = summary.rnr_naks;
   object["other_naks"] = summary.fatal_naks;
+  object["reserved_answers"] = summary.reserved;
+  object["answers_to_nothing_sent"] = summary.not_sent;
   object["timeouts"] = summary.timeouts;
   object["cnps"] = summary.cnps;
   object["congestion_marks"] = summary.marked;

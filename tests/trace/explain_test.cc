@@ -70,6 +70,43 @@ TEST(ExplainWords, ACnpHasNoPsn) {
   EXPECT_EQ(words.tone, Tone::kWarning);
 }
 
+// RC-REQ-15: the requester goes on as if it had not come.
+TEST(ExplainWords, AReservedSyndromeIsIgnored) {
+  for (const uint8_t syndrome : std::vector<uint8_t>{0x40, 0x5F, 0x65, 0x7F}) {
+    Scenario s;
+    s.send(0, kToB, Opcode::kSendOnly, 7);
+    s.send(1, kToA, Opcode::kAcknowledge, 7, {.syndrome = syndrome});
+    s.send(2, kToA, Opcode::kAcknowledge, 7);
+    const trace::Trace& trace = s.analyse();
+    EXPECT_EQ(words_of(trace, s.packet(2)).note, "a reserved syndrome: the requester ignores it");
+    EXPECT_EQ(s.number(s.packet(1).answered_by), 3U);
+    const auto summaries = summarise(trace, draw(trace, {}));
+    ASSERT_EQ(summaries.size(), 1U);
+    EXPECT_EQ(summaries[0].fatal_naks, 0U);
+    EXPECT_THAT(summaries[0].findings,
+                ElementsAre("an answer had a reserved syndrome, which the requester ignores "
+                            "(packet 2)"));
+    EXPECT_TRUE(summaries[0].recovered);
+  }
+}
+
+// RC-REQ-14: it acknowledges nothing, not what was sent before either.
+TEST(ExplainWords, AnAnswerToWhatWasNotSentIsDropped) {
+  Scenario s;
+  s.send(0, kToB, Opcode::kSendOnly, 7);
+  s.send(1, kToA, Opcode::kAcknowledge, 8);
+  const trace::Trace& trace = s.analyse();
+  const PacketWords words = words_of(trace, s.packet(2));
+  EXPECT_EQ(words.note, "no request before it has this PSN: the requester drops it");
+  EXPECT_EQ(words.tone, Tone::kWarning);
+  const auto summaries = summarise(trace, draw(trace, {}));
+  ASSERT_EQ(summaries.size(), 1U);
+  EXPECT_THAT(summaries[0].findings,
+              ElementsAre("1 request packet not acknowledged when the capture ends (packet 1)",
+                          "an answer was to a PSN that was not sent, and dropped (packet 2)"));
+  EXPECT_FALSE(summaries[0].recovered);
+}
+
 TEST(ExplainWords, EachReasonToDropHasItsOwn) {
   std::vector<std::string> texts;
   for (const DropReason reason :

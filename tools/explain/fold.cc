@@ -18,7 +18,7 @@ using trace::TracedPacket;
 constexpr std::ptrdiff_t kLeastAlike = 3;
 
 bool same_reason(const TracedPacket& a, const TracedPacket& b) {
-  return a.drop == b.drop && a.place == b.place && a.cause == b.cause &&
+  return a.drop == b.drop && a.place == b.place && a.cause == b.cause && a.unheeded == b.unheeded &&
          (a.cause_packet == b.cause_packet || b.cause == trace::Cause::kTimeout);
 }
 

@@ -45,6 +45,8 @@ class Counter {
     Index sequence_nak = kNoIndex;
     Index rnr_nak = kNoIndex;
     Index fatal_nak = kNoIndex;
+    Index reserved = kNoIndex;
+    Index not_sent = kNoIndex;
     Index timeout = kNoIndex;
     Index bad_icrc = kNoIndex;
     Index lost = kNoIndex;
@@ -65,6 +67,7 @@ class Counter {
   void add_request(Index index);
   [[nodiscard]] Index asked_first(Index index) const;
   void add_place(Index index);
+  void add_response(Index index);
   void add_syndrome(Index index);
   void count_unanswered();
   void report();
@@ -120,8 +123,7 @@ void Counter::add_good(Index index) {
       first_time || traced.repeats == kNoIndex || !trace_.packets[traced.repeats].good();
   if (first_seen) summary_.payload_bytes += traced.payload_bytes;
   if (info.is_response()) {
-    responses_seen_ = true;
-    add_syndrome(index);
+    add_response(index);
     return;
   }
   if (first_time && info.starts_message()) ++summary_.messages;
@@ -176,6 +178,21 @@ void Counter::add_place(Index index) {
   if (traced.cause == Cause::kImpliedNak) count(implied_naks_, first_.implied_nak, index);
 }
 
+void Counter::add_response(Index index) {
+  responses_seen_ = true;
+  switch (trace_.packets[index].unheeded) {
+    case trace::Unheeded::kNo:
+      add_syndrome(index);
+      return;
+    case trace::Unheeded::kReserved:
+      count(summary_.reserved, first_.reserved, index);
+      return;
+    case trace::Unheeded::kNotSent:
+      count(summary_.not_sent, first_.not_sent, index);
+      return;
+  }
+}
+
 void Counter::add_syndrome(Index index) {
   const wire::ParsedPacket& packet = *trace_.packets[index].packet;
   if (!packet.info->has_aeth) return;
@@ -221,6 +238,11 @@ void Counter::report() {
   }
   find(rejects_, first_.rejected, "the connection manager refused",
        "the connection manager refused");
+  find(summary_.reserved, first_.reserved,
+       "an answer had a reserved syndrome, which the requester ignores",
+       "an answer had a reserved syndrome, which the requester ignores");
+  find(summary_.not_sent, first_.not_sent, "an answer was to a PSN that was not sent, and dropped",
+       "an answer was to a PSN that was not sent, and dropped");
   find(summary_.bad_icrc, first_.bad_icrc, "a frame was damaged on its way, wrong ICRC",
        "a frame was damaged on its way, wrong ICRC");
   find(summary_.lost, first_.lost,

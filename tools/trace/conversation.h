@@ -84,6 +84,13 @@ enum class Cause : uint8_t {
   kTimeout,      // nothing was heard for `waited`
 };
 
+// Why a requester pays no heed to a response.
+enum class Unheeded : uint8_t {
+  kNo,
+  kReserved,  // its syndrome is reserved (RC-REQ-15)
+  kNotSent,   // no request before it has its PSN (RC-REQ-14)
+};
+
 struct TracedPacket {
   uint32_t number = 0;  // of its frame in the capture, from 1, as Wireshark counts
   Timestamp time = 0;
@@ -115,7 +122,8 @@ struct TracedPacket {
   // The first response that acknowledges it; while there is none, one that refuses it.
   Index answered_by = kNoIndex;
   // Responses.
-  Index answers = kNoIndex;       // the request that it is for: the newest with its PSN
+  Unheeded unheeded = Unheeded::kNo;  // else nothing of what follows is set
+  Index answers = kNoIndex;           // the request that it is for: the newest with its PSN
   Index answers_from = kNoIndex;  // ACKs: the oldest request acknowledged with it; kNoIndex: none
                                   // was waiting, it repeats what an earlier one said
   uint32_t part = 0;              // READ responses: which one of `parts` (from 1); 0: not known

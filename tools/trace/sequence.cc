@@ -89,6 +89,22 @@ bool is_refusal(const wire::ParsedPacket& response) {
   return response.info->has_aeth && syndrome_kind(response.syndrome) != SyndromeKind::kAck;
 }
 
+bool is_reserved(const wire::ParsedPacket& response) {
+  if (!response.info->has_aeth) return false;
+  const SyndromeKind kind = syndrome_kind(response.syndrome);
+  return kind == SyndromeKind::kReserved ||
+         (kind == SyndromeKind::kNak &&
+          response.syndrome > nak_syndrome(NakCode::kRemoteOperational));
+}
+
+Unheeded unheeded(const Requester& side, const wire::ParsedPacket& response) {
+  if (is_reserved(response)) return Unheeded::kReserved;
+  // A damaged request has been sent, too.
+  const bool sent = !side.started || response.psn.before(side.next) ||
+                    side.damaged.contains(response.psn.value());
+  return sent ? Unheeded::kNo : Unheeded::kNotSent;
+}
+
 class Sequencer {
  public:
   Sequencer(Trace& trace, Connection& connection) : trace_(trace), connection_(connection) {}
@@ -449,10 +465,9 @@ void Sequencer::response(Index index) {
   TracedPacket& traced = at(index);
   Requester& side = sides_[1 - traced.side];
   const wire::ParsedPacket& packet = *traced.packet;
-  if (!side.started) {
-    traced.place = Place::kNew;
-    return;
-  }
+  traced.place = Place::kNew;
+  traced.unheeded = unheeded(side, packet);
+  if (!side.started || traced.unheeded != Unheeded::kNo) return;
   const Sequence seq = side.next_seq + (packet.psn - side.next);
   const auto request = covering(side, seq);
   const bool known = request != side.requests.end();
