@@ -55,6 +55,7 @@ json summary_json(const trace::Trace& trace, const explain::ConnectionSummary& s
   object["other_naks"] = summary.fatal_naks;
   object["reserved_answers"] = summary.reserved;
   object["answers_to_nothing_sent"] = summary.not_sent;
+  object["wrong_lengths"] = summary.wrong_lengths;
   object["timeouts"] = summary.timeouts;
   object["cnps"] = summary.cnps;
   object["congestion_marks"] = summary.marked;

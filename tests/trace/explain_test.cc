@@ -107,6 +107,32 @@ TEST(ExplainWords, AnAnswerToWhatWasNotSentIsDropped) {
   EXPECT_FALSE(summaries[0].recovered);
 }
 
+TEST(ExplainWords, AWriteOfAnotherLengthThanAnnouncedIsSaid) {
+  Scenario s;
+  s.send(0, kToB, Opcode::kWriteOnly, 1, {.payload_bytes = 1, .dma_length = 5});
+  s.send(1, kToA, Opcode::kAcknowledge, 1);
+  s.send(2, kToB, Opcode::kWriteFirst, 2, {.payload_bytes = 1024, .dma_length = 1029});
+  s.send(3, kToB, Opcode::kWriteLast, 3, {.payload_bytes = 5});
+  s.send(4, kToB, Opcode::kWriteFirst, 4, {.payload_bytes = 1024, .dma_length = 2000});
+  s.send(5, kToB, Opcode::kWriteMiddle, 5, {.payload_bytes = 1024});
+  s.send(6, kToB, Opcode::kWriteLast, 6, {.payload_bytes = 5});
+  // Its beginning is not there, and may have announced this.
+  s.send(7, kToB, Opcode::kWriteLast, 8, {.payload_bytes = 5});
+  const trace::Trace& trace = s.analyse();
+  const auto note = [&](uint32_t number) { return words_of(trace, s.packet(number)).note; };
+  const std::string wrong =
+      "the WRITE is not as long as it announced: no responder may carry it out";
+  EXPECT_EQ(note(1), wrong + "; packet 2 acknowledges it all the same");
+  EXPECT_EQ(note(4), "");
+  EXPECT_EQ(note(7), wrong);
+  EXPECT_THAT(note(8), testing::Not(HasSubstr(wrong)));
+  const auto summaries = summarise(trace, draw(trace, {}));
+  ASSERT_EQ(summaries.size(), 1U);
+  EXPECT_THAT(summaries[0].findings,
+              testing::Contains("2 times a WRITE was not as long as it announced "
+                                "(first: packet 1)"));
+}
+
 TEST(ExplainWords, EachReasonToDropHasItsOwn) {
   std::vector<std::string> texts;
   for (const DropReason reason :

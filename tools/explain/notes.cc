@@ -126,7 +126,19 @@ std::string what_again(const Trace& trace, const TracedPacket& traced) {
   return fmt::format("sent again (packet {})", before.number);
 }
 
+void note_length(const Trace& trace, const TracedPacket& traced, Note& note) {
+  if (!traced.wrong_length) return;
+  note.warn("the WRITE is not as long as it announced: no responder may carry it out");
+  if (traced.answered_by == kNoIndex) return;
+  const wire::ParsedPacket& answer = *trace.packets[traced.answered_by].packet;
+  if (answer.info->has_aeth && syndrome_kind(answer.syndrome) == SyndromeKind::kAck) {
+    note.warn(
+        fmt::format("{} acknowledges it all the same", packet_text(trace, traced.answered_by)));
+  }
+}
+
 void note_request(const Trace& trace, const TracedPacket& traced, Note& note) {
+  note_length(trace, traced, note);
   switch (traced.place) {
     case Place::kAgain: {
       if (traced.continues) {

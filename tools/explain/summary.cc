@@ -47,6 +47,7 @@ class Counter {
     Index fatal_nak = kNoIndex;
     Index reserved = kNoIndex;
     Index not_sent = kNoIndex;
+    Index wrong_length = kNoIndex;
     Index timeout = kNoIndex;
     Index bad_icrc = kNoIndex;
     Index lost = kNoIndex;
@@ -127,6 +128,7 @@ void Counter::add_good(Index index) {
     return;
   }
   if (first_time && info.starts_message()) ++summary_.messages;
+  if (traced.wrong_length) count(summary_.wrong_lengths, first_.wrong_length, index);
   if (is_refusal(traced)) count(rejects_, first_.rejected, index);
   if (info.transport == Transport::kRc) add_request(index);
 }
@@ -243,6 +245,8 @@ void Counter::report() {
        "an answer had a reserved syndrome, which the requester ignores");
   find(summary_.not_sent, first_.not_sent, "an answer was to a PSN that was not sent, and dropped",
        "an answer was to a PSN that was not sent, and dropped");
+  find(summary_.wrong_lengths, first_.wrong_length, "a WRITE was not as long as it announced",
+       "a WRITE was not as long as it announced");
   find(summary_.bad_icrc, first_.bad_icrc, "a frame was damaged on its way, wrong ICRC",
        "a frame was damaged on its way, wrong ICRC");
   find(summary_.lost, first_.lost,

@@ -26,8 +26,9 @@ struct ConnectionSummary {
   uint64_t sequence_naks = 0;
   uint64_t rnr_naks = 0;
   uint64_t fatal_naks = 0;
-  uint64_t reserved = 0;  // answers with a reserved syndrome: ignored
-  uint64_t not_sent = 0;  // answers to what was not sent: dropped
+  uint64_t reserved = 0;       // answers with a reserved syndrome: ignored
+  uint64_t not_sent = 0;       // answers to what was not sent: dropped
+  uint64_t wrong_lengths = 0;  // WRITEs not as long as announced
   uint64_t timeouts = 0;
   uint64_t cnps = 0;
   uint64_t marked = 0;  // congestion experienced

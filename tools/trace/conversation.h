@@ -119,6 +119,8 @@ struct TracedPacket {
 
   // Requests.
   uint32_t psn_count = 1;  // READ requests: PSNs that the responses take
+  // The end of a WRITE of which all was seen: it is not as long as its RETH says.
+  bool wrong_length = false;
   // The first response that acknowledges it; while there is none, one that refuses it.
   Index answered_by = kNoIndex;
   // Responses.
