@@ -61,7 +61,7 @@ json summary_json(const trace::Trace& trace, const explain::ConnectionSummary& s
   object["congestion_marks"] = summary.marked;
   object["bad_icrc"] = summary.bad_icrc;
   object["lost_on_wire"] = summary.lost;
-  object["unanswered"] = summary.unanswered;
+  object["unanswered"] = summary.one_way ? json() : json(summary.unanswered);
   object["longest_silence_ns"] = summary.longest_silence;
   object["findings"] = summary.findings;
   return object;

@@ -136,6 +136,9 @@ class CapturesTest(ExplainCase):
     def test_other_troubles_are_told(self):
         for name, words in (
                 ('rc_timeout_request', 'sent again (packet 1): no answer for 67.1 ms'),
+                ('connectx5-rc-write-only-1024', 'the capture holds no answers'),
+                ('rxe-read-request-pcapplusplus', 'the capture holds no answers'),
+                ('gem5-ipv6-golden', '3 times an answer was to a PSN that was not sent'),
                 ('rc_retry_exceeded', '1 request packet not acknowledged'),
                 ('rc_rnr_nak', 'send it again, 41 ms from now at the earliest'),
                 ('rc_rnr_nak', '5 times the responder had no receive posted'),

@@ -362,6 +362,16 @@ TEST_F(ExplainFold, WhatWasLostDoesNotArriveAndWhatIsSentAgainSaysSo) {
   EXPECT_THAT(ladder_html(trace, picture, ""), HasSubstr("row error lane0 out lost"));
 }
 
+TEST(ExplainSummary, OfRequestsWithoutAnswersNothingIsKnown) {
+  Scenario s;
+  s.send(0, kToB, Opcode::kSendOnly, 7);
+  const trace::Trace& trace = s.analyse();
+  const auto summaries = summarise(trace, draw(trace, {}));
+  ASSERT_EQ(summaries.size(), 1U);
+  EXPECT_EQ(summary_lines(trace, summaries[0]).back(),
+            "the capture holds no answers: what became of the requests is not known");
+}
+
 TEST(ExplainSummary, WhatIsLeftUnansweredIsSaid) {
   Scenario s;
   s.send(0, kToB, Opcode::kSendOnly, 7);

@@ -213,7 +213,8 @@ void Counter::count_unanswered() {
   const bool only_requests = !responses_seen_ && connection.pairing == trace::Pairing::kOneSided;
   if (connection.service != trace::Service::kRc || summary_.fatal_naks > 0) return;
   // A capture of one direction cannot know, unless something was sent again in vain.
-  if (only_requests && summary_.timeouts == 0) return;
+  summary_.one_way = only_requests && summary_.timeouts == 0 && !asked_.empty();
+  if (summary_.one_way) return;
   if (responses_seen_ && connection.pairing == trace::Pairing::kOneSided) return;
   for (const auto& [psn, asked] : asked_) {
     if (asked.acknowledged) continue;
@@ -351,7 +352,11 @@ std::vector<std::string> summary_lines(const Trace& trace, const ConnectionSumma
   const std::string pairing = pairing_text(trace.connections[summary.connection]);
   if (!pairing.empty()) lines.push_back(pairing);
   for (const std::string& finding : summary.findings) lines.push_back("! " + finding);
-  if (summary.findings.empty()) lines.emplace_back("nothing went wrong");
+  if (summary.one_way) {
+    lines.emplace_back("the capture holds no answers: what became of the requests is not known");
+  } else if (summary.findings.empty()) {
+    lines.emplace_back("nothing went wrong");
+  }
   if (summary.recovered) lines.emplace_back("every request was acknowledged in the end");
   return lines;
 }

@@ -35,6 +35,7 @@ struct ConnectionSummary {
   uint64_t bad_icrc = 0;
   uint64_t lost = 0;        // behind the capture's place, as its comments say
   uint64_t unanswered = 0;  // RC requests, in the end
+  bool one_way = false;  // RC requests without any answer: whether they were answered is not known
 
   // Something went wrong, and every request was acknowledged in the end.
   bool recovered = false;
