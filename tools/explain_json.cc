@@ -117,6 +117,7 @@ nlohmann::json explain_json(const trace::Trace& trace, const explain::Picture& p
     packet["connection"] = connection == trace::kNoIndex ? json() : json(position[connection]);
     object["packets"].push_back(std::move(packet));
   }
+  object["packets_in_capture"] = trace.packets.size();
   object["other_frames"] = trace.other_frames;
   object["rocev1_frames"] = trace.rocev1_frames;
   return object;

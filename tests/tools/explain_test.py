@@ -185,10 +185,25 @@ class OptionsTest(ExplainCase):
     def test_from_and_count(self):
         text = self.good('--from', 6, '--count', 2, PCAPS / 'rc_seq_nak.pcap')
         self.assertEqual(ROW.findall(text), ['6', '7'])
-        self.assertIn('2 of 10 packets', text)
+        self.assertIn('; packets 6 to 7 of 10 are shown', text)
+        self.assertIn('; packet 6 of 10 is shown',
+                      self.good('--from', 6, '--count', 1, PCAPS / 'rc_seq_nak.pcap'))
         self.refused('--from', 11, PCAPS / 'rc_seq_nak.pcap', says='it has packets 1 to 10')
         self.refused('--count', 0, PCAPS / 'rc_seq_nak.pcap', says='a number from 1 on', status=2)
         self.refused('--html', '-', PCAPS / 'rc_seq_nak.pcap', says='--html page.html', status=2)
+
+    def test_what_is_summed_up_is_the_whole_whatever_is_shown(self):
+        capture = PCAPS / 'rc_seq_nak.pcap'
+        summary = self.good(capture)[self.good(capture).index('RC, 10.77.0.3'):]
+        self.assertIn('every request was acknowledged in the end', summary)
+        self.assertIn(summary, self.good('--from', 4, '--count', 2, capture))
+        report = json.loads(self.good('--json', '--from', 4, '--count', 2, capture))
+        self.assertEqual([packet['number'] for packet in report['packets']], [4, 5])
+        self.assertEqual(report['packets_in_capture'], 10)
+        self.assertEqual(report['connections'],
+                         json.loads(self.good('--json', capture))['connections'])
+        # Of a capture's other connections nothing is said.
+        self.assertEqual(self.good('--qp', '0x9e', PCAPS / 'cm_ucmatose.pcap').count('RC, '), 1)
 
     def test_ascii(self):
         for name in ('rc_send', 'badicrc_send', 'cm_ucmatose'):

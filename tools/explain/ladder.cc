@@ -92,6 +92,9 @@ const Lane* Ladder::lane_of(Index connection) const {
 Picture draw(const Trace& trace, const Selection& selection) {
   Picture picture;
   picture.selected = select(trace, selection);
+  for (Index i = 0; i < trace.connections.size(); ++i) {
+    if (chosen(selection, trace, i)) picture.connections.push_back(i);
+  }
   std::map<Index, std::vector<Index>> by_connection;
   for (const Index i : picture.selected) {
     by_connection[trace.packets[i].connection].push_back(i);

@@ -75,8 +75,9 @@ struct Ladder {
 
 struct Picture {
   std::vector<Ladder> ladders;
-  std::vector<Row> strays;             // frames of no connection
-  std::vector<trace::Index> selected;  // all packets that are shown, folded or not
+  std::vector<Row> strays;                // frames of no connection
+  std::vector<trace::Index> selected;     // all packets that are shown, folded or not
+  std::vector<trace::Index> connections;  // those chosen, whether packets of them are shown or not
 };
 
 Picture draw(const trace::Trace& trace, const Selection& selection);

@@ -320,17 +320,30 @@ std::string counts_text(const ConnectionSummary& summary) {
   return text;
 }
 
+// "packets 6 to 7 of 10 are shown".
+std::string shown_text(const Trace& trace, const std::vector<Index>& selected) {
+  const size_t all = trace.packets.size();
+  if (selected.empty()) return fmt::format("none of {} packets is shown", all);
+  const uint32_t first = trace.packets[selected.front()].number;
+  const uint32_t last = trace.packets[selected.back()].number;
+  // With other frames between them the numbers are not those of the packets.
+  const bool counted = trace.packets.back().number == all;
+  if (!counted || last - first + 1 != selected.size()) {
+    return fmt::format("{} of {} packets are shown", selected.size(), all);
+  }
+  return first == last ? fmt::format("packet {} of {} is shown", first, all)
+                       : fmt::format("packets {} to {} of {} are shown", first, last, all);
+}
+
 }  // namespace
 
 std::vector<ConnectionSummary> summarise(const Trace& trace, const Picture& picture) {
-  std::map<Index, Counter> counters;
-  for (const Index i : picture.selected) {
-    const Index connection = trace.packets[i].connection;
-    if (connection == kNoIndex) continue;
-    counters.try_emplace(connection, trace, connection).first->second.add(i);
-  }
   std::vector<ConnectionSummary> summaries;
-  for (auto& [connection, counter] : counters) summaries.push_back(counter.finish());
+  for (const Index connection : picture.connections) {
+    Counter counter(trace, connection);
+    for (const Index i : trace.connections[connection].packets) counter.add(i);
+    summaries.push_back(counter.finish());
+  }
   return summaries;
 }
 
@@ -362,16 +375,15 @@ std::vector<std::string> summary_lines(const Trace& trace, const ConnectionSumma
 }
 
 std::string capture_text(const std::string& name, const Trace& trace, const Picture& picture) {
-  std::string text = name + ": ";
-  if (picture.selected.size() < trace.packets.size()) {
-    text += fmt::format("{} of ", picture.selected.size());
-  }
-  text += count_text(trace.packets.size(), "packet");
+  std::string text = name + ": " + count_text(trace.packets.size(), "packet");
   if (trace.packets.size() > 1) {
     text += " in " +
             duration_text(trace::elapsed(trace.packets.front().time, trace.packets.back().time));
   }
   text += ", " + count_text(trace.connections.size(), "connection");
+  if (picture.selected.size() < trace.packets.size()) {
+    text += "; " + shown_text(trace, picture.selected);
+  }
   if (trace.other_frames > 0) {
     text += fmt::format("; {} left out that {} no RoCEv2", count_text(trace.other_frames, "frame"),
                         trace.other_frames == 1 ? "is" : "are");

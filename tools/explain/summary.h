@@ -43,14 +43,15 @@ struct ConnectionSummary {
   std::vector<std::string> findings;
 };
 
-// One for each connection of the selected packets.
+// One for each connection chosen, of all its packets: what came of one that is shown may not be.
 std::vector<ConnectionSummary> summarise(const trace::Trace& trace, const Picture& picture);
 
 // "RC, 10.0.0.1 QPN 0x000011 and 10.0.0.2 QPN 0x000022, path MTU 1024".
 std::string connection_text(const trace::Connection& connection);
 // All about it but connection_text(), line by line; findings begin with "! ".
 std::vector<std::string> summary_lines(const trace::Trace& trace, const ConnectionSummary& summary);
-// "rc_send.pcap: 79 packets in 21.3 ms, 1 connection"; and what was left out.
+// "rc_send.pcap: 79 packets in 21.3 ms, 1 connection"; what is shown of it, and
+// what was left out.
 std::string capture_text(const std::string& name, const trace::Trace& trace,
                          const Picture& picture);
 
