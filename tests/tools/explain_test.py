@@ -151,7 +151,7 @@ class CapturesTest(ExplainCase):
                 ('cm_rping', 'QPN 0x000164 accepts'),
                 ('rc_dup_request', 'says nothing new'),
                 ('uc_send', 'the QPN of their sender is not in them'),
-                ('strom-fpga-placeholder-icrc', 'bad IP header')):
+                ('strom-fpga-placeholder-icrc', 'unreadable, 124 B frame: bad IP header')):
             text = self.good(PCAPS / f'{name}.pcap')
             words_only = re.sub(r'[│\s]+', ' ', text)
             self.assertIn(words, words_only, name)

@@ -95,7 +95,8 @@ struct TracedPacket {
   uint32_t number = 0;  // of its frame in the capture, from 1, as Wireshark counts
   Timestamp time = 0;
   std::span<const uint8_t> frame;  // bytes of the capture
-  uint32_t wire_bytes = 0;         // length of the frame on the wire
+  uint32_t wire_bytes = 0;         // length of the frame on the wire, as the capture says
+  uint32_t captured_bytes = 0;     // how much of that the capture holds
   std::string_view comment;        // on it, in the capture
   bool cut = false;                // the capture has less of it: the ICRC cannot be judged
 
