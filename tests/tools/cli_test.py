@@ -76,7 +76,11 @@ class CommandLineTest(CliCase):
         self.refused('conformance', 'import', 'x.pcap', says='-o cases', status=2)
         self.refused('capture', 'begin', says='use one of start, stop', status=2)
         self.refused('capture', 'sttop', says='verbena capture stop', status=2)
-        self.refused('stat', '--watch', '-1', says='watch', status=2)
+        for seconds in ('-1', '0', 'nan', 'inf', 'x'):
+            self.refused('stat', '--watch', seconds, says='--watch: write seconds from 0.1 to 86400',
+                         status=2)
+        self.refused('conformance', 'run', 'x', '--target', '127.0.0.1', '--port', '99999',
+                     says='--port: write a number from 1 to 65535', status=2)
         self.refused('up', '--device', 'mlx5_0', says='a wire has two ends')
         self.refused('capture', 'start', says='FILE is required', status=2)
         self.refused('run', says='which program', status=2)

@@ -189,7 +189,10 @@ class OptionsTest(ExplainCase):
         self.assertIn('; packet 6 of 10 is shown',
                       self.good('--from', 6, '--count', 1, PCAPS / 'rc_seq_nak.pcap'))
         self.refused('--from', 11, PCAPS / 'rc_seq_nak.pcap', says='it has packets 1 to 10')
-        self.refused('--count', 0, PCAPS / 'rc_seq_nak.pcap', says='a number from 1 on', status=2)
+        for option in ('--from', '--count'):
+            for number in ('0', '-3', 'x', '1.5', '4294967296'):
+                self.refused(option, number, PCAPS / 'rc_seq_nak.pcap',
+                             says=f'{option}: write a number from 1 to 4294967295', status=2)
         self.refused('--html', '-', PCAPS / 'rc_seq_nak.pcap', says='--html page.html', status=2)
 
     def test_what_is_summed_up_is_the_whole_whatever_is_shown(self):
@@ -267,6 +270,12 @@ class PageTest(ExplainCase):
         page = self.page(self.file(name, (PCAPS / 'rc_seq_nak.pcap').read_bytes()))
         self.assertNotIn('<img', page)
         self.assertIn('<h1>&lt;img src=x onerror=alert(1)&gt;&amp;&quot;', page)
+
+    def test_two_forms_at_once_are_refused(self):
+        page = pathlib.Path(self.folder.name, 'page.html')
+        self.refused('--html', page, '--json', PCAPS / 'rc_send.pcap', says='--html and --json',
+                     status=2)
+        self.assertFalse(page.exists())
 
     def test_a_page_that_cannot_be_written(self):
         capture = pathlib.Path(self.folder.name, 'mine.pcap')
