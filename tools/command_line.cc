@@ -335,11 +335,15 @@ std::vector<std::string> option_names(const CLI::App* command) {
   return names;
 }
 
-// Words that are no part of the command, in the order in which they were written.
-CommandError unexpected_words(const CLI::App& app) {
+// Words that are no part of the command, in the order in which they were written, as far as they
+// stand together: the value of a wrong option may have been taken for another word.
+CommandError unexpected_words(const CLI::App& app, const std::vector<std::string>& written) {
   const CLI::App* command = asked_for(app);
   const std::string words = command_words(command);
-  const std::vector<std::string> extra = app.remaining(true);
+  std::vector<std::string> extra = app.remaining(true);
+  const auto at = std::find(written.begin(), written.end(), extra.front());
+  const auto apart = std::mismatch(extra.begin(), extra.end(), at, written.end()).first;
+  extra.erase(std::max(apart, extra.begin() + 1), extra.end());
   const std::string meant = nearest_word(extra.front(), option_names(command));
   return {fmt::format("{} does not take '{}'", words, fmt::join(extra, " ")),
           meant.empty() ? words + " --help"
@@ -383,13 +387,14 @@ int run_command_line(std::vector<std::string> arguments, Context& context) {
       "unchanged, with no RDMA hardware, kernel module or root.");
   declare(app, context);
   check_subcommands(app, arguments);
+  const std::vector<std::string> written = arguments;
   std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
   try {
     app.parse(arguments);
   } catch (const CLI::Success& success) {
     return app.exit(success);  // --help, --version
   } catch (const CLI::ExtrasError&) {
-    throw unexpected_words(app);
+    throw unexpected_words(app, written);
   } catch (const CLI::ParseError& error) {
     throw CommandError(error.what(), hint_for(command_words(asked_for(app))), kUsage);
   }

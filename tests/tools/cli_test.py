@@ -89,6 +89,9 @@ class CommandLineTest(CliCase):
         result = self.refused('up', '--falt', 'drop=7', says="up does not take '--falt drop=7'",
                               status=2)
         self.assertIn('try: verbena up --fault;', result.stderr)
+        # The 3 was taken for the capture.
+        self.refused('explain', '--cont', '3', 'x.pcap', says="explain does not take '--cont'\n",
+                     status=2)
         self.assertIn('--device', self.refused('up', '--devcie', 'x', says='x', status=2).stderr)
         self.assertIn('--json', self.refused('fault', 'show', '--jsno', says='fault show',
                                              status=2).stderr)
