@@ -141,6 +141,20 @@ class ConformanceTest(CliCase):
         self.refused('conformance', 'run', capture,
                      says=f'verbena conformance import {capture} -o FOLDER')
 
+    def test_import_of_what_is_no_capture_leaves_nothing(self):
+        folder = pathlib.Path(self.runtime, 'cases')
+        for capture in ('/nowhere', __file__):
+            self.refused('conformance', 'import', capture, '-o', str(folder), says=capture)
+            self.assertFalse(folder.exists())
+
+    def test_import_says_that_the_capture_s_end_is_missing(self):
+        cut = pathlib.Path(self.runtime, 'cut.pcap')
+        cut.write_bytes((PCAPS / 'rc_write.pcap').read_bytes()[:-5])
+        result = self.verbena('conformance', 'import', str(cut), '-o', self.runtime)
+        self.assertIn(f'{cut}: truncated', result.stderr)
+        self.assertIn('imported is what comes before that', result.stderr)
+        self.assertIn('cases, ', result.stdout)
+
     def test_what_is_no_case_is_refused(self):
         self.refused('conformance', 'run', '/nowhere', says='/nowhere')
         self.refused('conformance', 'run', self.runtime, says=self.runtime)
