@@ -330,6 +330,8 @@ class RunningDaemonTest(CliCase):
         self.assertEqual(file.read_bytes()[:4], b'\x0a\x0d\x0d\x0a')
         self.refused('capture', 'stop', says='no capture')
         self.refused('capture', 'start', '/nonexistent/x', says='mkdir -p')
+        self.refused('capture', 'start', self.runtime, says=f'try: verbena capture start '
+                     f'{self.runtime}/wire.pcapng')
 
     def test_env_is_read_by_a_shell(self):
         text = self.good('env', '--device', 'verbena1').stdout
