@@ -148,6 +148,15 @@ Refusal parse_seed(const Word& word, uint64_t& seed) {
   return {fmt::format("'{}' is not a whole number", word.text), "for example seed=7"};
 }
 
+// Of two values the user cannot mean both. `keys`: those of the words before it.
+Refusal refuse_repetition(const Word& word, std::vector<std::string_view>& keys) {
+  const bool repeated = std::find(keys.begin(), keys.end(), word.key) != keys.end();
+  keys.push_back(word.key);
+  if (!repeated) return {};
+  return {fmt::format("'{}' is the second {} of this rule", word.text, word.key),
+          fmt::format("{}= once; another rule for other packets is set by itself", word.key)};
+}
+
 // False: no word of a selector.
 bool take_selector_word(const Word& word, const DeviceNames& names, FaultSelector& selector,
                         Refusal& refusal) {
@@ -202,12 +211,14 @@ void add_share(std::string& words, std::string_view key, double share) {
 
 Refusal parse_fault_rule(std::string_view words, const DeviceNames& names, FaultRule& rule) {
   rule = {};
+  std::vector<std::string_view> keys;
   for (Word word = next_word(words); !word.text.empty(); word = next_word(words)) {
     Refusal refusal;
     if (!take_selector_word(word, names, rule.selector, refusal) &&
         !take_action_word(word, rule, refusal)) {
       refusal = {fmt::format("'{}' is unknown", word.text), std::string(kRuleForm)};
     }
+    if (!refusal) refusal = refuse_repetition(word, keys);
     if (refusal) return refusal;
   }
   if (rule.jitter_ns > rule.delay_ns) {
@@ -222,11 +233,13 @@ Refusal parse_fault_rule(std::string_view words, const DeviceNames& names, Fault
 Refusal parse_fault_selector(std::string_view words, const DeviceNames& names,
                              FaultSelector& selector) {
   selector = {};
+  std::vector<std::string_view> keys;
   for (Word word = next_word(words); !word.text.empty(); word = next_word(words)) {
     Refusal refusal;
     if (!take_selector_word(word, names, selector, refusal)) {
       refusal = {fmt::format("'{}' does not choose rules", word.text), std::string(kSelectorForm)};
     }
+    if (!refusal) refusal = refuse_repetition(word, keys);
     if (refusal) return refusal;
   }
   return {};

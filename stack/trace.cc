@@ -103,7 +103,7 @@ std::string to_words(const TxNote& note) {
     }
     case TxNote::Kind::kReadResponse:
       return "READ response " + std::to_string(note.part) + " of " + std::to_string(note.parts) +
-             (note.repeated ? ", again: the READ was repeated" : "");
+             (note.repeated ? ", to a READ that came twice" : "");
   }
   return "";
 }

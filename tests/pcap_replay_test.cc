@@ -172,7 +172,7 @@ TEST(PcapFolder, TimesAreInNanosecondsSinceTheEpochAndAllFramesWhole) {
   ASSERT_EQ(capture.frames.size(), 79U);
   EXPECT_EQ(capture.frames.front().time, 1'795'974'649'657'802'000U);  // as tshark reads it
   EXPECT_TRUE(std::none_of(capture.frames.begin(), capture.frames.end(),
-                           [](const auto& frame) { return frame.cut; }));
+                           [](const auto& frame) { return frame.missing_bytes > 0; }));
 }
 
 TEST(PcapFolder, AFileThatIsNotThereIsNamed) {

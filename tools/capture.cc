@@ -27,6 +27,10 @@ void start_capture(const Context& context, const std::string& file) {
   // The daemon's working directory is another one.
   const std::filesystem::path path = std::filesystem::absolute(file).lexically_normal();
   std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    throw CommandError(fmt::format("{} is a directory", path.string()),
+                       fmt::format("verbena capture start {}", (path / "wire.pcapng").string()));
+  }
   if (!std::filesystem::is_directory(path.parent_path(), error)) {
     throw CommandError(fmt::format("{} is not a directory", path.parent_path().string()),
                        fmt::format("mkdir -p {}", path.parent_path().string()));

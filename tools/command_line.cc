@@ -7,7 +7,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,6 +50,26 @@ std::string hint_for(const std::string& command) {
     }
   }
   return command + " --help";
+}
+
+template <typename Number>
+std::optional<Number> parse_number(const std::string& text) {
+  Number number = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc{} && stop == end ? std::optional(number) : std::nullopt;
+}
+
+// An option that takes a whole number from 1 on.
+template <typename Number>
+CLI::Option* add_number(CLI::App* command, const std::string& name, Number& value,
+                        const std::string& description) {
+  return command->add_option(name, value, description)
+      ->type_name("NUMBER")
+      ->check([](const std::string& text) {
+        if (parse_number<Number>(text).value_or(0) >= 1) return std::string();
+        return fmt::format("write a number from 1 to {}", std::numeric_limits<Number>::max());
+      });
 }
 
 void add_up(CLI::App& app, Context& context) {
@@ -117,7 +140,10 @@ void add_stat(CLI::App& app, Context& context) {
       ->add_option("-w,--watch", options->watch_s,
                    "Show them again and again, with the change per second")
       ->type_name("SECONDS")
-      ->check(CLI::Range(0.1, 86400.0));
+      ->check([](const std::string& text) {
+        const double seconds = parse_number<double>(text).value_or(0);
+        return seconds >= 0.1 && seconds <= 86400 ? "" : "write seconds from 0.1 to 86400";
+      });
   command->callback([&context, options] { stat(context, *options); });
 }
 
@@ -184,13 +210,8 @@ void add_explain(CLI::App& app, Context& context) {
       ->allow_extra_args(false)
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command->add_option("--from", options->from, "Begin at this packet, as Wireshark counts")
-      ->type_name("NUMBER");
-  command->add_option("--count", options->count, "Show at most so many packets")
-      ->type_name("NUMBER")
-      ->check([](const std::string& text) {
-        return text.find_first_not_of('0') == std::string::npos ? "write a number from 1 on" : "";
-      });
+  add_number(command, "--from", options->from, "Begin at this packet, as Wireshark counts");
+  add_number(command, "--count", options->count, "Show at most so many packets");
   command->add_option("--html", options->html, "Write a page for a browser to this file instead")
       ->type_name("FILE")
       ->check([](const std::string& file) {
@@ -230,7 +251,7 @@ void add_conformance(CLI::App& app, Context& context) {
                    "Where verbena-conformance-target runs, when not at that address")
       ->type_name("HOST")
       ->needs(target);
-  run_command->add_option("--port", options->port, "Its TCP port (18515)")->needs(target);
+  add_number(run_command, "--port", options->port, "Its TCP port (18515)")->needs(target);
   run_command
       ->add_option("--interface", options->interface,
                    "Ethernet interface to play on, when not the one on the way")
@@ -314,11 +335,15 @@ std::vector<std::string> option_names(const CLI::App* command) {
   return names;
 }
 
-// Words that are no part of the command, in the order in which they were written.
-CommandError unexpected_words(const CLI::App& app) {
+// Words that are no part of the command, in the order in which they were written, as far as they
+// stand together: the value of a wrong option may have been taken for another word.
+CommandError unexpected_words(const CLI::App& app, const std::vector<std::string>& written) {
   const CLI::App* command = asked_for(app);
   const std::string words = command_words(command);
-  const std::vector<std::string> extra = app.remaining(true);
+  std::vector<std::string> extra = app.remaining(true);
+  const auto at = std::find(written.begin(), written.end(), extra.front());
+  const auto apart = std::mismatch(extra.begin(), extra.end(), at, written.end()).first;
+  extra.erase(std::max(apart, extra.begin() + 1), extra.end());
   const std::string meant = nearest_word(extra.front(), option_names(command));
   return {fmt::format("{} does not take '{}'", words, fmt::join(extra, " ")),
           meant.empty() ? words + " --help"
@@ -362,13 +387,14 @@ int run_command_line(std::vector<std::string> arguments, Context& context) {
       "unchanged, with no RDMA hardware, kernel module or root.");
   declare(app, context);
   check_subcommands(app, arguments);
+  const std::vector<std::string> written = arguments;
   std::reverse(arguments.begin(), arguments.end());  // as CLI11 takes them
   try {
     app.parse(arguments);
   } catch (const CLI::Success& success) {
     return app.exit(success);  // --help, --version
   } catch (const CLI::ExtrasError&) {
-    throw unexpected_words(app);
+    throw unexpected_words(app, written);
   } catch (const CLI::ParseError& error) {
     throw CommandError(error.what(), hint_for(command_words(asked_for(app))), kUsage);
   }

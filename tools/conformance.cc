@@ -99,9 +99,13 @@ void run_conformance(Context* context, const ConformanceOptions& options) {
 
 void import_conformance(Context* context, const ImportOptions& options) {
   const std::filesystem::path folder = options.folder;
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
   const conformance::Imported imported = conformance::import_capture(options.capture, folder);
+  if (!imported.stopped_by.empty()) {
+    fmt::print(stderr, "verbena: {}: {}; imported is what comes before that\n", options.capture,
+               imported.stopped_by);
+  }
+  std::error_code error;
+  if (!imported.cases.empty()) std::filesystem::create_directories(folder, error);
   size_t failed = 0;
   for (const auto& [c, result] : imported.cases) {
     std::ofstream(c.file) << conformance::case_text(c);

@@ -143,6 +143,10 @@ void write_page(const std::string& name, const trace::Trace& trace, const explai
 }  // namespace
 
 void explain(const Context& context, const ExplainOptions& options) {
+  if (!options.html.empty() && context.json) {
+    throw CommandError("--html and --json are two forms of the same facts", "one of them at a time",
+                       2);
+  }
   explain::Selection selection;
   for (const std::string& qpn : options.qpns) selection.qpns.push_back(parse_qpn(qpn));
   selection.from = options.from;

@@ -53,12 +53,15 @@ json summary_json(const trace::Trace& trace, const explain::ConnectionSummary& s
   object["sequence_naks"] = summary.sequence_naks;
   object["rnr_naks"] = summary.rnr_naks;
   object["other_naks"] = summary.fatal_naks;
+  object["reserved_answers"] = summary.reserved;
+  object["answers_to_nothing_sent"] = summary.not_sent;
+  object["wrong_lengths"] = summary.wrong_lengths;
   object["timeouts"] = summary.timeouts;
   object["cnps"] = summary.cnps;
   object["congestion_marks"] = summary.marked;
   object["bad_icrc"] = summary.bad_icrc;
   object["lost_on_wire"] = summary.lost;
-  object["unanswered"] = summary.unanswered;
+  object["unanswered"] = summary.one_way ? json() : json(summary.unanswered);
   object["longest_silence_ns"] = summary.longest_silence;
   object["findings"] = summary.findings;
   return object;
@@ -114,6 +117,7 @@ nlohmann::json explain_json(const trace::Trace& trace, const explain::Picture& p
     packet["connection"] = connection == trace::kNoIndex ? json() : json(position[connection]);
     object["packets"].push_back(std::move(packet));
   }
+  object["packets_in_capture"] = trace.packets.size();
   object["other_frames"] = trace.other_frames;
   object["rocev1_frames"] = trace.rocev1_frames;
   return object;

@@ -70,7 +70,7 @@ TEST(TraceTest, Duplicates) {
   EXPECT_EQ(why(t, 1), "READ response 1 of 1");
   t.peer(read(t, 1, 8));
   EXPECT_EQ(verdict(t), "duplicate: READ answered again");
-  EXPECT_EQ(why(t, 1), "READ response 1 of 1, again: the READ was repeated");
+  EXPECT_EQ(why(t, 1), "READ response 1 of 1, to a READ that came twice");
   t.peer(read(t, 1, 16));
   EXPECT_EQ(verdict(t), "dropped: duplicate_not_found");
 }

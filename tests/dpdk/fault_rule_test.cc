@@ -86,6 +86,13 @@ TEST(FaultRuleTest, RefusalsSayWhatToWrite) {
   EXPECT_THAT(refusal("drop=1% seed=x").instead, HasSubstr("seed=7"));
 }
 
+TEST(FaultRuleTest, OfTwoValuesNoneIsTaken) {
+  EXPECT_EQ(refusal("drop=1 drop=2%").what, "'drop=2%' is the second drop of this rule");
+  EXPECT_THAT(refusal("nth=3,drop=1,nth=7").instead, HasSubstr("nth= once"));
+  FaultSelector selector;
+  EXPECT_TRUE(parse_fault_selector("nth=1 nth=2", kDevices, selector));
+}
+
 TEST(FaultRuleTest, SelectorCoversRulesWithItsWords) {
   FaultSelector acks;
   EXPECT_FALSE(parse_fault_selector("opcode=ACK", kDevices, acks));

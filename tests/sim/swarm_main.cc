@@ -84,6 +84,12 @@ std::vector<uint32_t> operations(std::string_view list) {
   return numbers;
 }
 
+// Says something about the world of one seed.
+bool is_for_one(std::string_view option) {
+  return option == "--without" || option == "--only" || option == "--max-bytes" ||
+         option == "--trace";
+}
+
 int replay(uint64_t seed, const SwarmOptions& options) {
   if (make_plan(seed, options.reduction, options.every_fault).operations() == 0) {
     refuse("--only leaves nothing: seed " + std::to_string(seed) + " has operations 0 to " +
@@ -106,6 +112,7 @@ int main(int argc, char** argv) {
   SwarmOptions options;
   bool one = false;
   bool many = false;
+  std::string for_one;  // an option that --seeds would not heed
   range.command = argv[0];
   for (int i = 1; i < argc; ++i) {
     const std::string_view option = argv[i];
@@ -117,6 +124,7 @@ int main(int argc, char** argv) {
       if (i + 1 == argc) refuse(std::string(option) + " needs a value");
       return argv[++i];
     };
+    if (is_for_one(option)) for_one = option;
     if (option == "--seeds") {
       const std::string_view text = value();
       const size_t colon = text.find(':');
@@ -148,6 +156,7 @@ int main(int argc, char** argv) {
     }
   }
   if (one == many) refuse("either --seeds FROM:TO or --seed N");
+  if (many && !for_one.empty()) refuse(for_one + " goes with --seed N");
   if (one) return replay(range.from, options);
   if (range.to < range.from) refuse("--seeds FROM:TO goes upwards");
   if (range.to > kLastSeed) refuse("seeds end at " + std::to_string(kLastSeed));

@@ -76,7 +76,11 @@ class CommandLineTest(CliCase):
         self.refused('conformance', 'import', 'x.pcap', says='-o cases', status=2)
         self.refused('capture', 'begin', says='use one of start, stop', status=2)
         self.refused('capture', 'sttop', says='verbena capture stop', status=2)
-        self.refused('stat', '--watch', '-1', says='watch', status=2)
+        for seconds in ('-1', '0', 'nan', 'inf', 'x'):
+            self.refused('stat', '--watch', seconds, says='--watch: write seconds from 0.1 to 86400',
+                         status=2)
+        self.refused('conformance', 'run', 'x', '--target', '127.0.0.1', '--port', '99999',
+                     says='--port: write a number from 1 to 65535', status=2)
         self.refused('up', '--device', 'mlx5_0', says='a wire has two ends')
         self.refused('capture', 'start', says='FILE is required', status=2)
         self.refused('run', says='which program', status=2)
@@ -85,6 +89,9 @@ class CommandLineTest(CliCase):
         result = self.refused('up', '--falt', 'drop=7', says="up does not take '--falt drop=7'",
                               status=2)
         self.assertIn('try: verbena up --fault;', result.stderr)
+        # The 3 was taken for the capture.
+        self.refused('explain', '--cont', '3', 'x.pcap', says="explain does not take '--cont'\n",
+                     status=2)
         self.assertIn('--device', self.refused('up', '--devcie', 'x', says='x', status=2).stderr)
         self.assertIn('--json', self.refused('fault', 'show', '--jsno', says='fault show',
                                              status=2).stderr)
@@ -133,6 +140,20 @@ class ConformanceTest(CliCase):
         capture = str(PCAPS / 'rc_send.pcap')
         self.refused('conformance', 'run', capture,
                      says=f'verbena conformance import {capture} -o FOLDER')
+
+    def test_import_of_what_is_no_capture_leaves_nothing(self):
+        folder = pathlib.Path(self.runtime, 'cases')
+        for capture in ('/nowhere', __file__):
+            self.refused('conformance', 'import', capture, '-o', str(folder), says=capture)
+            self.assertFalse(folder.exists())
+
+    def test_import_says_that_the_capture_s_end_is_missing(self):
+        cut = pathlib.Path(self.runtime, 'cut.pcap')
+        cut.write_bytes((PCAPS / 'rc_write.pcap').read_bytes()[:-5])
+        result = self.verbena('conformance', 'import', str(cut), '-o', self.runtime)
+        self.assertIn(f'{cut}: truncated', result.stderr)
+        self.assertIn('imported is what comes before that', result.stderr)
+        self.assertIn('cases, ', result.stdout)
 
     def test_what_is_no_case_is_refused(self):
         self.refused('conformance', 'run', '/nowhere', says='/nowhere')
@@ -309,6 +330,8 @@ class RunningDaemonTest(CliCase):
         self.assertEqual(file.read_bytes()[:4], b'\x0a\x0d\x0d\x0a')
         self.refused('capture', 'stop', says='no capture')
         self.refused('capture', 'start', '/nonexistent/x', says='mkdir -p')
+        self.refused('capture', 'start', self.runtime, says=f'try: verbena capture start '
+                     f'{self.runtime}/wire.pcapng')
 
     def test_env_is_read_by_a_shell(self):
         text = self.good('env', '--device', 'verbena1').stdout

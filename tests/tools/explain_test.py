@@ -136,6 +136,9 @@ class CapturesTest(ExplainCase):
     def test_other_troubles_are_told(self):
         for name, words in (
                 ('rc_timeout_request', 'sent again (packet 1): no answer for 67.1 ms'),
+                ('connectx5-rc-write-only-1024', 'the capture holds no answers'),
+                ('rxe-read-request-pcapplusplus', 'the capture holds no answers'),
+                ('gem5-ipv6-golden', '3 times an answer was to a PSN that was not sent'),
                 ('rc_retry_exceeded', '1 request packet not acknowledged'),
                 ('rc_rnr_nak', 'send it again, 41 ms from now at the earliest'),
                 ('rc_rnr_nak', '5 times the responder had no receive posted'),
@@ -148,7 +151,7 @@ class CapturesTest(ExplainCase):
                 ('cm_rping', 'QPN 0x000164 accepts'),
                 ('rc_dup_request', 'says nothing new'),
                 ('uc_send', 'the QPN of their sender is not in them'),
-                ('strom-fpga-placeholder-icrc', 'bad IP header')):
+                ('strom-fpga-placeholder-icrc', 'unreadable, 124 B frame: bad IP header')):
             text = self.good(PCAPS / f'{name}.pcap')
             words_only = re.sub(r'[│\s]+', ' ', text)
             self.assertIn(words, words_only, name)
@@ -182,10 +185,28 @@ class OptionsTest(ExplainCase):
     def test_from_and_count(self):
         text = self.good('--from', 6, '--count', 2, PCAPS / 'rc_seq_nak.pcap')
         self.assertEqual(ROW.findall(text), ['6', '7'])
-        self.assertIn('2 of 10 packets', text)
+        self.assertIn('; packets 6 to 7 of 10 are shown', text)
+        self.assertIn('; packet 6 of 10 is shown',
+                      self.good('--from', 6, '--count', 1, PCAPS / 'rc_seq_nak.pcap'))
         self.refused('--from', 11, PCAPS / 'rc_seq_nak.pcap', says='it has packets 1 to 10')
-        self.refused('--count', 0, PCAPS / 'rc_seq_nak.pcap', says='a number from 1 on', status=2)
+        for option in ('--from', '--count'):
+            for number in ('0', '-3', 'x', '1.5', '4294967296'):
+                self.refused(option, number, PCAPS / 'rc_seq_nak.pcap',
+                             says=f'{option}: write a number from 1 to 4294967295', status=2)
         self.refused('--html', '-', PCAPS / 'rc_seq_nak.pcap', says='--html page.html', status=2)
+
+    def test_what_is_summed_up_is_the_whole_whatever_is_shown(self):
+        capture = PCAPS / 'rc_seq_nak.pcap'
+        summary = self.good(capture)[self.good(capture).index('RC, 10.77.0.3'):]
+        self.assertIn('every request was acknowledged in the end', summary)
+        self.assertIn(summary, self.good('--from', 4, '--count', 2, capture))
+        report = json.loads(self.good('--json', '--from', 4, '--count', 2, capture))
+        self.assertEqual([packet['number'] for packet in report['packets']], [4, 5])
+        self.assertEqual(report['packets_in_capture'], 10)
+        self.assertEqual(report['connections'],
+                         json.loads(self.good('--json', capture))['connections'])
+        # Of a capture's other connections nothing is said.
+        self.assertEqual(self.good('--qp', '0x9e', PCAPS / 'cm_ucmatose.pcap').count('RC, '), 1)
 
     def test_ascii(self):
         for name in ('rc_send', 'badicrc_send', 'cm_ucmatose'):
@@ -249,6 +270,12 @@ class PageTest(ExplainCase):
         page = self.page(self.file(name, (PCAPS / 'rc_seq_nak.pcap').read_bytes()))
         self.assertNotIn('<img', page)
         self.assertIn('<h1>&lt;img src=x onerror=alert(1)&gt;&amp;&quot;', page)
+
+    def test_two_forms_at_once_are_refused(self):
+        page = pathlib.Path(self.folder.name, 'page.html')
+        self.refused('--html', page, '--json', PCAPS / 'rc_send.pcap', says='--html and --json',
+                     status=2)
+        self.assertFalse(page.exists())
 
     def test_a_page_that_cannot_be_written(self):
         capture = pathlib.Path(self.folder.name, 'mine.pcap')

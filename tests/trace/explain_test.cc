@@ -4,6 +4,7 @@
 
 #include "tests/trace/scenario.h"
 #include "tools/explain/fold.h"
+#include "tools/explain/ladder_html.h"
 #include "tools/explain/ladder_text.h"
 #include "tools/explain/summary.h"
 #include "tools/explain/text.h"
@@ -67,6 +68,69 @@ TEST(ExplainWords, ACnpHasNoPsn) {
   EXPECT_EQ(words.psn, "");
   EXPECT_THAT(words.note, HasSubstr("send more slowly"));
   EXPECT_EQ(words.tone, Tone::kWarning);
+}
+
+// RC-REQ-15: the requester goes on as if it had not come.
+TEST(ExplainWords, AReservedSyndromeIsIgnored) {
+  for (const uint8_t syndrome : std::vector<uint8_t>{0x40, 0x5F, 0x65, 0x7F}) {
+    Scenario s;
+    s.send(0, kToB, Opcode::kSendOnly, 7);
+    s.send(1, kToA, Opcode::kAcknowledge, 7, {.syndrome = syndrome});
+    s.send(2, kToA, Opcode::kAcknowledge, 7);
+    const trace::Trace& trace = s.analyse();
+    EXPECT_EQ(words_of(trace, s.packet(2)).note, "a reserved syndrome: the requester ignores it");
+    EXPECT_EQ(s.number(s.packet(1).answered_by), 3U);
+    const auto summaries = summarise(trace, draw(trace, {}));
+    ASSERT_EQ(summaries.size(), 1U);
+    EXPECT_EQ(summaries[0].fatal_naks, 0U);
+    EXPECT_THAT(summaries[0].findings,
+                ElementsAre("an answer had a reserved syndrome, which the requester ignores "
+                            "(packet 2)"));
+    EXPECT_TRUE(summaries[0].recovered);
+  }
+}
+
+// RC-REQ-14: it acknowledges nothing, not what was sent before either.
+TEST(ExplainWords, AnAnswerToWhatWasNotSentIsDropped) {
+  Scenario s;
+  s.send(0, kToB, Opcode::kSendOnly, 7);
+  s.send(1, kToA, Opcode::kAcknowledge, 8);
+  const trace::Trace& trace = s.analyse();
+  const PacketWords words = words_of(trace, s.packet(2));
+  EXPECT_EQ(words.note, "no request before it has this PSN: the requester drops it");
+  EXPECT_EQ(words.tone, Tone::kWarning);
+  const auto summaries = summarise(trace, draw(trace, {}));
+  ASSERT_EQ(summaries.size(), 1U);
+  EXPECT_THAT(summaries[0].findings,
+              ElementsAre("1 request packet not acknowledged when the capture ends (packet 1)",
+                          "an answer was to a PSN that was not sent, and dropped (packet 2)"));
+  EXPECT_FALSE(summaries[0].recovered);
+}
+
+TEST(ExplainWords, AWriteOfAnotherLengthThanAnnouncedIsSaid) {
+  Scenario s;
+  s.send(0, kToB, Opcode::kWriteOnly, 1, {.payload_bytes = 1, .dma_length = 5});
+  s.send(1, kToA, Opcode::kAcknowledge, 1);
+  s.send(2, kToB, Opcode::kWriteFirst, 2, {.payload_bytes = 1024, .dma_length = 1029});
+  s.send(3, kToB, Opcode::kWriteLast, 3, {.payload_bytes = 5});
+  s.send(4, kToB, Opcode::kWriteFirst, 4, {.payload_bytes = 1024, .dma_length = 2000});
+  s.send(5, kToB, Opcode::kWriteMiddle, 5, {.payload_bytes = 1024});
+  s.send(6, kToB, Opcode::kWriteLast, 6, {.payload_bytes = 5});
+  // Its beginning is not there, and may have announced this.
+  s.send(7, kToB, Opcode::kWriteLast, 8, {.payload_bytes = 5});
+  const trace::Trace& trace = s.analyse();
+  const auto note = [&](uint32_t number) { return words_of(trace, s.packet(number)).note; };
+  const std::string wrong =
+      "the WRITE is not as long as it announced: no responder may carry it out";
+  EXPECT_EQ(note(1), wrong + "; packet 2 acknowledges it all the same");
+  EXPECT_EQ(note(4), "");
+  EXPECT_EQ(note(7), wrong);
+  EXPECT_THAT(note(8), testing::Not(HasSubstr(wrong)));
+  const auto summaries = summarise(trace, draw(trace, {}));
+  ASSERT_EQ(summaries.size(), 1U);
+  EXPECT_THAT(summaries[0].findings,
+              testing::Contains("2 times a WRITE was not as long as it announced "
+                                "(first: packet 1)"));
 }
 
 TEST(ExplainWords, EachReasonToDropHasItsOwn) {
@@ -246,8 +310,28 @@ TEST(ExplainWords, WhatTheWireDidIsTakenFromComments) {
   ASSERT_EQ(summaries.size(), 1U);
   EXPECT_EQ(summaries[0].lost, 2U);
   EXPECT_THAT(summaries[0].findings,
-              testing::Contains("2 times the wire lost a packet, as the capture's comments say "
-                                "(first: packet 1)"));
+              testing::Contains("2 times the wire lost or damaged a packet, as the capture's "
+                                "comments say (first: packet 1)"));
+}
+
+// The flipped bit may be one that the receiver does not look at, as of a MAC address.
+TEST(ExplainWords, ADamagedPacketThatWasTakenIsNotLost) {
+  Scenario s;
+  const std::pair<const char*, bool> receipts[] = {
+      {"; verbena0: ahead of the expected PSN 0x000007: sequence NAK", false},
+      {"; verbena0: expected PSN: executed", false},
+      {"; verbena0: dropped: bad_icrc", true},
+      {"; not received when this was written", true},
+      {";", true},
+      {"", true}};
+  for (uint32_t i = 0; i < std::size(receipts); ++i) {
+    s.send(i, kToB, Opcode::kSendOnly, i);
+    s.comment(i + 1, std::string("request; wire: bit 90 flipped") + receipts[i].first);
+  }
+  const trace::Trace& trace = s.analyse();
+  for (uint32_t i = 0; i < std::size(receipts); ++i) {
+    EXPECT_EQ(words_of(trace, s.packet(i + 1)).lost, receipts[i].second) << receipts[i].first;
+  }
 }
 
 TEST(ExplainWords, PacketsWithAnotherFateAreNotFolded) {
@@ -259,6 +343,33 @@ TEST(ExplainWords, PacketsWithAnotherFateAreNotFolded) {
   const trace::Trace& trace = s.analyse();
   EXPECT_THAT(ladder_text(trace, draw(trace, {}), {.width = 80, .ascii = true}),
               HasSubstr("     6    0.005  |-- SEND Middle       PSN 0x000005"));
+}
+
+TEST_F(ExplainFold, WhatWasLostDoesNotArriveAndWhatIsSentAgainSaysSo) {
+  for (uint32_t i = 0; i < 20; ++i) {
+    s.send(i < 10 ? i : 90'000 + i, kToB, Opcode::kSendOnly, i % 10, {.payload_bytes = 8});
+    s.comment(i + 1, i < 10 ? "request; wire: dropped" : "request sent again");
+  }
+  EXPECT_THAT(sizes(), ElementsAre(1, 8, 1, 1, 8, 1));
+  EXPECT_TRUE(rows[1].bundles[0].lost);
+  EXPECT_THAT(rows[1].bundles[0].details(), ElementsAre("64 B in all"));
+  EXPECT_FALSE(rows[4].bundles[0].lost);
+  EXPECT_THAT(rows[4].bundles[0].details(), ElementsAre("64 B in all", "again"));
+  const trace::Trace& trace = s.analyse();
+  const Picture picture = draw(trace, {});
+  EXPECT_THAT(ladder_text(trace, picture, {.width = 80, .ascii = true}),
+              HasSubstr("8 x SEND Only          PSN 0x000001 to 0x000008 .........x|"));
+  EXPECT_THAT(ladder_html(trace, picture, ""), HasSubstr("row error lane0 out lost"));
+}
+
+TEST(ExplainSummary, OfRequestsWithoutAnswersNothingIsKnown) {
+  Scenario s;
+  s.send(0, kToB, Opcode::kSendOnly, 7);
+  const trace::Trace& trace = s.analyse();
+  const auto summaries = summarise(trace, draw(trace, {}));
+  ASSERT_EQ(summaries.size(), 1U);
+  EXPECT_EQ(summary_lines(trace, summaries[0]).back(),
+            "the capture holds no answers: what became of the requests is not known");
 }
 
 TEST(ExplainSummary, WhatIsLeftUnansweredIsSaid) {

@@ -56,14 +56,24 @@ TEST(CaptureReader, EthernetFramesAreTakenAsTheyAre) {
   EXPECT_EQ(capture.frames[0].bytes, frame);
   EXPECT_EQ(capture.frames[0].time, 5'000'006'000);
   EXPECT_EQ(capture.frames[0].wire_bytes, frame.size());
-  EXPECT_FALSE(capture.frames[0].cut);
+  EXPECT_EQ(capture.frames[0].missing_bytes, 0U);
 }
 
 TEST(CaptureReader, ACutFrameSaysHowLongItWas) {
   const Capture capture = read(pcap_of(kEthernet, Bytes(20, 1), 1500));
   ASSERT_EQ(capture.frames.size(), 1U);
-  EXPECT_TRUE(capture.frames[0].cut);
+  EXPECT_EQ(capture.frames[0].missing_bytes, 1480U);
   EXPECT_EQ(capture.frames[0].wire_bytes, 1500U);
+}
+
+// The length is the capture's, not that of the frame with the made-up header.
+TEST(CaptureReader, AMadeUpHeaderIsNotCounted) {
+  const Capture whole = read(kRawIp, Bytes(124, 0x45));
+  EXPECT_EQ(whole.frames.at(0).wire_bytes, 124U);
+  EXPECT_EQ(whole.frames.at(0).bytes.size(), 138U);
+  const Capture cut = read(pcap_of(kRawIp, Bytes(20, 0x45), 124));
+  EXPECT_EQ(cut.frames.at(0).wire_bytes, 124U);
+  EXPECT_EQ(cut.frames.at(0).missing_bytes, 104U);
 }
 
 TEST(CaptureReader, RawIpGetsAnEthernetHeader) {

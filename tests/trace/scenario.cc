@@ -49,8 +49,9 @@ uint32_t Scenario::raw(uint64_t us, std::vector<uint8_t> frame) {
 }
 
 void Scenario::cut(uint32_t number, size_t bytes) {
-  frame(number).resize(bytes);
-  capture_.frames[number - 1].cut = true;
+  CapturedFrame& frame = capture_.frames[number - 1];
+  frame.missing_bytes = static_cast<uint32_t>(frame.bytes.size() - bytes);
+  frame.bytes.resize(bytes);
 }
 
 const Trace& Scenario::analyse() {

@@ -145,6 +145,7 @@ Imported import_capture(const trace::Capture& capture, const std::filesystem::pa
   Importer importer(capture, trace);
   importer.run();
   name_files(importer.cases, path, folder);
+  importer.result.stopped_by = capture.error;
   std::vector<std::string>& skipped = importer.result.skipped;
   for (Case& c : importer.cases) {
     try {

@@ -24,6 +24,7 @@ struct Import {
 struct Imported {
   std::vector<Import> cases;
   std::vector<std::string> skipped;  // "QP 0x11 of 10.0.0.1: atomics ...", with the reason
+  std::string stopped_by;            // what is wrong behind the last frame that was read; or empty
 };
 
 // Makes the cases and runs them; writes nothing. The files would lie in `folder`. Throws

@@ -18,7 +18,7 @@ using trace::TracedPacket;
 constexpr std::ptrdiff_t kLeastAlike = 3;
 
 bool same_reason(const TracedPacket& a, const TracedPacket& b) {
-  return a.drop == b.drop && a.place == b.place && a.cause == b.cause &&
+  return a.drop == b.drop && a.place == b.place && a.cause == b.cause && a.unheeded == b.unheeded &&
          (a.cause_packet == b.cause_packet || b.cause == trace::Cause::kTimeout);
 }
 
@@ -49,8 +49,10 @@ std::string message_name(const std::string& name) {
 
 void add_bundle(const Trace& trace, const Row& row, std::vector<Bundle>& bundles) {
   const TracedPacket& traced = trace.packets[row.packets.front()];
+  const bool again = traced.place == trace::Place::kAgain;
   auto found = std::find_if(bundles.begin(), bundles.end(), [&](const Bundle& bundle) {
     return bundle.connection == traced.connection && bundle.side == traced.side &&
+           bundle.again == again && bundle.lost == row.words.lost &&
            message_name(bundle.name) == message_name(row.words.name);
   });
   if (found == bundles.end()) {
@@ -60,6 +62,8 @@ void add_bundle(const Trace& trace, const Row& row, std::vector<Bundle>& bundles
     bundle.name = row.words.name;
     bundle.first_psn = row.words.psn;
     bundle.tone = row.words.tone;
+    bundle.again = again;
+    bundle.lost = row.words.lost;
     found = bundles.insert(bundles.end(), std::move(bundle));
   }
   if (found->name != row.words.name) found->name = message_name(row.words.name);

@@ -1,5 +1,7 @@
 #include "tools/explain/ladder.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -73,6 +75,13 @@ class Columns {
 
 }  // namespace
 
+std::vector<std::string> Bundle::details() const {
+  std::vector<std::string> details;
+  if (payload_bytes > 0) details.push_back(fmt::format("{} B in all", payload_bytes));
+  if (again) details.emplace_back("again");
+  return details;
+}
+
 const Lane* Ladder::lane_of(Index connection) const {
   const auto found =
       std::lower_bound(lanes.begin(), lanes.end(), connection,
@@ -83,6 +92,9 @@ const Lane* Ladder::lane_of(Index connection) const {
 Picture draw(const Trace& trace, const Selection& selection) {
   Picture picture;
   picture.selected = select(trace, selection);
+  for (Index i = 0; i < trace.connections.size(); ++i) {
+    if (chosen(selection, trace, i)) picture.connections.push_back(i);
+  }
   std::map<Index, std::vector<Index>> by_connection;
   for (const Index i : picture.selected) {
     by_connection[trace.packets[i].connection].push_back(i);

@@ -23,7 +23,7 @@ struct Selection {
   bool all = false;  // fold nothing
 };
 
-// Packets of one name that one side of a connection sent, folded into one arrow.
+// Packets of one name and one fate that one side of a connection sent, folded into one arrow.
 struct Bundle {
   trace::Index connection = trace::kNoIndex;
   uint8_t side = 0;
@@ -33,6 +33,11 @@ struct Bundle {
   std::string first_psn;
   std::string last_psn;
   Tone tone = Tone::kRequest;
+  bool again = false;  // sent again, all of them
+  bool lost = false;   // no receiver takes any of them
+
+  // What is said behind name and PSNs: "8192 B in all", "again".
+  [[nodiscard]] std::vector<std::string> details() const;
 };
 
 // One row of a ladder: a packet, or several folded.
@@ -70,8 +75,9 @@ struct Ladder {
 
 struct Picture {
   std::vector<Ladder> ladders;
-  std::vector<Row> strays;             // frames of no connection
-  std::vector<trace::Index> selected;  // all packets that are shown, folded or not
+  std::vector<Row> strays;                // frames of no connection
+  std::vector<trace::Index> selected;     // all packets that are shown, folded or not
+  std::vector<trace::Index> connections;  // those chosen, whether packets of them are shown or not
 };
 
 Picture draw(const trace::Trace& trace, const Selection& selection);

@@ -233,7 +233,7 @@ void Page::packet(const Ladder& ladder, Index index, const PacketWords& words) {
 
 void Page::bundle(const Ladder& ladder, const Bundle& bundle, const std::string& begin) {
   add("<div class=\"row {} ", class_of(bundle.tone));
-  arrow_classes(ladder, bundle.connection, bundle.side, false);
+  arrow_classes(ladder, bundle.connection, bundle.side, bundle.lost);
   add("\" data-connections=\"{}\">{}<div class=\"rail\"><i class=\"arrow\"></i><div class=\"text\">"
       "<span class=\"label\"><span class=\"name\">{} \xC3\x97 {}</span>",
       bundle.connection, begin, bundle.count, escape(bundle.name));
@@ -242,8 +242,7 @@ void Page::bundle(const Ladder& ladder, const Bundle& bundle, const std::string&
                                              ? bundle.first_psn
                                              : bundle.first_psn + " to " + bundle.last_psn);
   }
-  if (bundle.payload_bytes > 0) add("{} B in all", bundle.payload_bytes);
-  text_ += "</span></div></div></div>\n";
+  add("{}</span></div></div></div>\n", fmt::join(bundle.details(), ", "));
 }
 
 void Page::fold(const Ladder& ladder, const Row& row) {

@@ -296,14 +296,13 @@ void Renderer::bundles(const Ladder& ladder, const Row& row) {
     arrow.lane = ladder.lane_of(bundle.connection);
     arrow.to_right = bundle.side == arrow.lane->left_side;
     arrow.folded = true;
+    arrow.lost = bundle.lost;
     arrow.tone = bundle.tone;
     arrow.label = fmt::format("{} x {}", bundle.count, bundle.name);
     if (!bundle.first_psn.empty()) {
       arrow.label = fmt::format("{:{}} PSN {}", arrow.label, kBundleWidth, psn_range(bundle));
     }
-    if (bundle.payload_bytes > 0) {
-      arrow.parts.push_back(fmt::format("{} B in all", bundle.payload_bytes));
-    }
+    arrow.parts = bundle.details();
     this->arrow(ladder, arrow);
   }
 }

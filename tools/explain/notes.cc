@@ -16,6 +16,7 @@ using trace::kNoIndex;
 using trace::Place;
 using trace::Trace;
 using trace::TracedPacket;
+using trace::Unheeded;
 
 constexpr uint8_t kCongestionExperienced = 3;  // of the ECN field (RFC 3168)
 
@@ -125,7 +126,19 @@ std::string what_again(const Trace& trace, const TracedPacket& traced) {
   return fmt::format("sent again (packet {})", before.number);
 }
 
+void note_length(const Trace& trace, const TracedPacket& traced, Note& note) {
+  if (!traced.wrong_length) return;
+  note.warn("the WRITE is not as long as it announced: no responder may carry it out");
+  if (traced.answered_by == kNoIndex) return;
+  const wire::ParsedPacket& answer = *trace.packets[traced.answered_by].packet;
+  if (answer.info->has_aeth && syndrome_kind(answer.syndrome) == SyndromeKind::kAck) {
+    note.warn(
+        fmt::format("{} acknowledges it all the same", packet_text(trace, traced.answered_by)));
+  }
+}
+
 void note_request(const Trace& trace, const TracedPacket& traced, Note& note) {
+  note_length(trace, traced, note);
   switch (traced.place) {
     case Place::kAgain: {
       if (traced.continues) {
@@ -167,13 +180,11 @@ void note_syndrome(const TracedPacket& traced, Note& note) {
   if (!packet.info->has_aeth) return;
   switch (syndrome_kind(packet.syndrome)) {
     case SyndromeKind::kAck:
+    case SyndromeKind::kReserved:
       return;
     case SyndromeKind::kRnrNak:
       note.warn(fmt::format("no receive is posted: send it again, {} from now at the earliest",
                             duration_text(rnr_delay(syndrome_value(packet.syndrome)))));
-      return;
-    case SyndromeKind::kReserved:
-      note.fail("a reserved syndrome: the requester ignores it");
       return;
     case SyndromeKind::kNak:
       break;
@@ -193,10 +204,26 @@ void note_syndrome(const TracedPacket& traced, Note& note) {
       note.fail("the responder could not carry it out: the request fails and the QP ends");
       return;
   }
-  note.fail("a reserved NAK code: the requester takes it for an error");
+}
+
+void note_unheeded(const TracedPacket& traced, Note& note) {
+  switch (traced.unheeded) {
+    case Unheeded::kNo:
+      return;
+    case Unheeded::kReserved:
+      note.fail("a reserved syndrome: the requester ignores it");
+      return;
+    case Unheeded::kNotSent:
+      note.warn("no request before it has this PSN: the requester drops it");
+      return;
+  }
 }
 
 void note_response(const Trace& trace, const TracedPacket& traced, Note& note) {
+  if (traced.unheeded != Unheeded::kNo) {
+    note_unheeded(traced, note);
+    return;
+  }
   note_syndrome(traced, note);
   const bool plain_ack = traced.packet->info->operation == Operation::kAcknowledge &&
                          syndrome_kind(traced.packet->syndrome) == SyndromeKind::kAck;

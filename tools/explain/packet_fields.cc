@@ -104,7 +104,7 @@ std::vector<Field> packet_fields(const Trace& trace, const TracedPacket& traced,
   Fields fields;
   fields.add("Time", "{} ms", milliseconds(start, traced.time));
   fields.add("Frame", "{} B", traced.wire_bytes);
-  if (traced.cut) fields.add("In the capture", "{} B", traced.frame.size());
+  if (traced.cut) fields.add("In the capture", "{} B", traced.captured_bytes);
   if (traced.packet) {
     add_headers(*traced.packet, fields);
     add_extended_headers(*traced.packet, fields);

@@ -45,6 +45,9 @@ class Counter {
     Index sequence_nak = kNoIndex;
     Index rnr_nak = kNoIndex;
     Index fatal_nak = kNoIndex;
+    Index reserved = kNoIndex;
+    Index not_sent = kNoIndex;
+    Index wrong_length = kNoIndex;
     Index timeout = kNoIndex;
     Index bad_icrc = kNoIndex;
     Index lost = kNoIndex;
@@ -65,6 +68,7 @@ class Counter {
   void add_request(Index index);
   [[nodiscard]] Index asked_first(Index index) const;
   void add_place(Index index);
+  void add_response(Index index);
   void add_syndrome(Index index);
   void count_unanswered();
   void report();
@@ -120,11 +124,11 @@ void Counter::add_good(Index index) {
       first_time || traced.repeats == kNoIndex || !trace_.packets[traced.repeats].good();
   if (first_seen) summary_.payload_bytes += traced.payload_bytes;
   if (info.is_response()) {
-    responses_seen_ = true;
-    add_syndrome(index);
+    add_response(index);
     return;
   }
   if (first_time && info.starts_message()) ++summary_.messages;
+  if (traced.wrong_length) count(summary_.wrong_lengths, first_.wrong_length, index);
   if (is_refusal(traced)) count(rejects_, first_.rejected, index);
   if (info.transport == Transport::kRc) add_request(index);
 }
@@ -176,6 +180,21 @@ void Counter::add_place(Index index) {
   if (traced.cause == Cause::kImpliedNak) count(implied_naks_, first_.implied_nak, index);
 }
 
+void Counter::add_response(Index index) {
+  responses_seen_ = true;
+  switch (trace_.packets[index].unheeded) {
+    case trace::Unheeded::kNo:
+      add_syndrome(index);
+      return;
+    case trace::Unheeded::kReserved:
+      count(summary_.reserved, first_.reserved, index);
+      return;
+    case trace::Unheeded::kNotSent:
+      count(summary_.not_sent, first_.not_sent, index);
+      return;
+  }
+}
+
 void Counter::add_syndrome(Index index) {
   const wire::ParsedPacket& packet = *trace_.packets[index].packet;
   if (!packet.info->has_aeth) return;
@@ -194,7 +213,8 @@ void Counter::count_unanswered() {
   const bool only_requests = !responses_seen_ && connection.pairing == trace::Pairing::kOneSided;
   if (connection.service != trace::Service::kRc || summary_.fatal_naks > 0) return;
   // A capture of one direction cannot know, unless something was sent again in vain.
-  if (only_requests && summary_.timeouts == 0) return;
+  summary_.one_way = only_requests && summary_.timeouts == 0 && !asked_.empty();
+  if (summary_.one_way) return;
   if (responses_seen_ && connection.pairing == trace::Pairing::kOneSided) return;
   for (const auto& [psn, asked] : asked_) {
     if (asked.acknowledged) continue;
@@ -221,10 +241,18 @@ void Counter::report() {
   }
   find(rejects_, first_.rejected, "the connection manager refused",
        "the connection manager refused");
+  find(summary_.reserved, first_.reserved,
+       "an answer had a reserved syndrome, which the requester ignores",
+       "an answer had a reserved syndrome, which the requester ignores");
+  find(summary_.not_sent, first_.not_sent, "an answer was to a PSN that was not sent, and dropped",
+       "an answer was to a PSN that was not sent, and dropped");
+  find(summary_.wrong_lengths, first_.wrong_length, "a WRITE was not as long as it announced",
+       "a WRITE was not as long as it announced");
   find(summary_.bad_icrc, first_.bad_icrc, "a frame was damaged on its way, wrong ICRC",
        "a frame was damaged on its way, wrong ICRC");
-  find(summary_.lost, first_.lost, "the wire lost a packet, as the capture's comment says",
-       "the wire lost a packet, as the capture's comments say");
+  find(summary_.lost, first_.lost,
+       "the wire lost or damaged a packet, as the capture's comment says",
+       "the wire lost or damaged a packet, as the capture's comments say");
   find(summary_.sequence_naks, first_.sequence_nak,
        "the responder missed a PSN and answered NAK sequence error",
        "the responder missed a PSN and answered NAK sequence error");
@@ -292,17 +320,30 @@ std::string counts_text(const ConnectionSummary& summary) {
   return text;
 }
 
+// "packets 6 to 7 of 10 are shown".
+std::string shown_text(const Trace& trace, const std::vector<Index>& selected) {
+  const size_t all = trace.packets.size();
+  if (selected.empty()) return fmt::format("none of {} packets is shown", all);
+  const uint32_t first = trace.packets[selected.front()].number;
+  const uint32_t last = trace.packets[selected.back()].number;
+  // With other frames between them the numbers are not those of the packets.
+  const bool counted = trace.packets.back().number == all;
+  if (!counted || last - first + 1 != selected.size()) {
+    return fmt::format("{} of {} packets are shown", selected.size(), all);
+  }
+  return first == last ? fmt::format("packet {} of {} is shown", first, all)
+                       : fmt::format("packets {} to {} of {} are shown", first, last, all);
+}
+
 }  // namespace
 
 std::vector<ConnectionSummary> summarise(const Trace& trace, const Picture& picture) {
-  std::map<Index, Counter> counters;
-  for (const Index i : picture.selected) {
-    const Index connection = trace.packets[i].connection;
-    if (connection == kNoIndex) continue;
-    counters.try_emplace(connection, trace, connection).first->second.add(i);
-  }
   std::vector<ConnectionSummary> summaries;
-  for (auto& [connection, counter] : counters) summaries.push_back(counter.finish());
+  for (const Index connection : picture.connections) {
+    Counter counter(trace, connection);
+    for (const Index i : trace.connections[connection].packets) counter.add(i);
+    summaries.push_back(counter.finish());
+  }
   return summaries;
 }
 
@@ -324,22 +365,25 @@ std::vector<std::string> summary_lines(const Trace& trace, const ConnectionSumma
   const std::string pairing = pairing_text(trace.connections[summary.connection]);
   if (!pairing.empty()) lines.push_back(pairing);
   for (const std::string& finding : summary.findings) lines.push_back("! " + finding);
-  if (summary.findings.empty()) lines.emplace_back("nothing went wrong");
+  if (summary.one_way) {
+    lines.emplace_back("the capture holds no answers: what became of the requests is not known");
+  } else if (summary.findings.empty()) {
+    lines.emplace_back("nothing went wrong");
+  }
   if (summary.recovered) lines.emplace_back("every request was acknowledged in the end");
   return lines;
 }
 
 std::string capture_text(const std::string& name, const Trace& trace, const Picture& picture) {
-  std::string text = name + ": ";
-  if (picture.selected.size() < trace.packets.size()) {
-    text += fmt::format("{} of ", picture.selected.size());
-  }
-  text += count_text(trace.packets.size(), "packet");
+  std::string text = name + ": " + count_text(trace.packets.size(), "packet");
   if (trace.packets.size() > 1) {
     text += " in " +
             duration_text(trace::elapsed(trace.packets.front().time, trace.packets.back().time));
   }
   text += ", " + count_text(trace.connections.size(), "connection");
+  if (picture.selected.size() < trace.packets.size()) {
+    text += "; " + shown_text(trace, picture.selected);
+  }
   if (trace.other_frames > 0) {
     text += fmt::format("; {} left out that {} no RoCEv2", count_text(trace.other_frames, "frame"),
                         trace.other_frames == 1 ? "is" : "are");

@@ -26,12 +26,16 @@ struct ConnectionSummary {
   uint64_t sequence_naks = 0;
   uint64_t rnr_naks = 0;
   uint64_t fatal_naks = 0;
+  uint64_t reserved = 0;       // answers with a reserved syndrome: ignored
+  uint64_t not_sent = 0;       // answers to what was not sent: dropped
+  uint64_t wrong_lengths = 0;  // WRITEs not as long as announced
   uint64_t timeouts = 0;
   uint64_t cnps = 0;
   uint64_t marked = 0;  // congestion experienced
   uint64_t bad_icrc = 0;
   uint64_t lost = 0;        // behind the capture's place, as its comments say
   uint64_t unanswered = 0;  // RC requests, in the end
+  bool one_way = false;  // RC requests without any answer: whether they were answered is not known
 
   // Something went wrong, and every request was acknowledged in the end.
   bool recovered = false;
@@ -39,14 +43,15 @@ struct ConnectionSummary {
   std::vector<std::string> findings;
 };
 
-// One for each connection of the selected packets.
+// One for each connection chosen, of all its packets: what came of one that is shown may not be.
 std::vector<ConnectionSummary> summarise(const trace::Trace& trace, const Picture& picture);
 
 // "RC, 10.0.0.1 QPN 0x000011 and 10.0.0.2 QPN 0x000022, path MTU 1024".
 std::string connection_text(const trace::Connection& connection);
 // All about it but connection_text(), line by line; findings begin with "! ".
 std::vector<std::string> summary_lines(const trace::Trace& trace, const ConnectionSummary& summary);
-// "rc_send.pcap: 79 packets in 21.3 ms, 1 connection"; and what was left out.
+// "rc_send.pcap: 79 packets in 21.3 ms, 1 connection"; what is shown of it, and
+// what was left out.
 std::string capture_text(const std::string& name, const trace::Trace& trace,
                          const Picture& picture);
 

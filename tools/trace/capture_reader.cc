@@ -111,9 +111,8 @@ Capture read_capture(std::FILE* file) {
     CapturedFrame frame;
     frame.time = nanoseconds(header->ts);
     frame.bytes = to_ethernet(link_type, {bytes, header->caplen});
-    frame.cut = header->caplen < header->len;
-    const auto size = static_cast<uint32_t>(frame.bytes.size());
-    frame.wire_bytes = size + (frame.cut ? std::min(header->len - header->caplen, ~size) : 0);
+    frame.wire_bytes = std::max(header->len, header->caplen);
+    frame.missing_bytes = frame.wire_bytes - header->caplen;
     if (capture.frames.size() < comments.size()) {
       frame.comment = std::move(comments[capture.frames.size()]);
     }

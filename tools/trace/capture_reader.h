@@ -16,9 +16,11 @@ struct CapturedFrame {
   // An Ethernet frame. Files of link type "raw IP" or "Linux cooked" (what `tcpdump -i any` writes)
   // have no Ethernet header: it is made up, with the sender's address where it is known, else 0.
   std::vector<uint8_t> bytes;
-  bool cut = false;         // the capture holds less of it than there was on the wire
-  uint32_t wire_bytes = 0;  // what there was on the wire; at least the size of `bytes`
-  std::string comment;      // pcapng only
+  uint32_t missing_bytes = 0;  // of its end, which the capture does not hold
+  // Its whole length as the file says, with the link layer that it has there and not the made-up
+  // one.
+  uint32_t wire_bytes = 0;
+  std::string comment;  // pcapng only
 };
 
 struct Capture {

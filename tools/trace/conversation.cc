@@ -61,7 +61,7 @@ size_t roce_udp_at(Bytes frame) {
 Parsed parse_cut(const CapturedFrame& captured, size_t udp_at, TracedPacket& traced) {
   constexpr uint32_t kLongest = 0x10100;  // IP's limit and the link layer
   std::vector<uint8_t> whole(captured.bytes);
-  whole.resize(std::max<size_t>(whole.size(), std::min(captured.wire_bytes, kLongest)));
+  whole.resize(whole.size() + std::min(captured.missing_bytes, kLongest));
   wire::UdpView<uint8_t>(whole.data() + udp_at).set_checksum(0);
   Parsed parsed = wire::parse(whole);
   auto* packet = std::get_if<wire::ParsedPacket>(&parsed);
@@ -86,6 +86,7 @@ std::optional<TracedPacket> trace_frame(const CapturedFrame& captured) {
   traced.time = captured.time;
   traced.frame = captured.bytes;
   traced.wire_bytes = captured.wire_bytes;
+  traced.captured_bytes = captured.wire_bytes - captured.missing_bytes;
   traced.comment = captured.comment;
   Parsed parsed = wire::parse(captured.bytes);
   if (const auto* packet = std::get_if<wire::ParsedPacket>(&parsed)) {
@@ -96,7 +97,7 @@ std::optional<TracedPacket> trace_frame(const CapturedFrame& captured) {
   }
   const size_t udp_at = roce_udp_at(captured.bytes);
   if (udp_at == 0) return {};
-  if (captured.cut) {
+  if (captured.missing_bytes > 0) {
     traced.cut = true;
     parsed = parse_cut(captured, udp_at, traced);
   }

@@ -84,11 +84,19 @@ enum class Cause : uint8_t {
   kTimeout,      // nothing was heard for `waited`
 };
 
+// Why a requester pays no heed to a response.
+enum class Unheeded : uint8_t {
+  kNo,
+  kReserved,  // its syndrome is reserved (RC-REQ-15)
+  kNotSent,   // no request before it has its PSN (RC-REQ-14)
+};
+
 struct TracedPacket {
   uint32_t number = 0;  // of its frame in the capture, from 1, as Wireshark counts
   Timestamp time = 0;
   std::span<const uint8_t> frame;  // bytes of the capture
-  uint32_t wire_bytes = 0;         // length of the frame on the wire
+  uint32_t wire_bytes = 0;         // length of the frame on the wire, as the capture says
+  uint32_t captured_bytes = 0;     // how much of that the capture holds
   std::string_view comment;        // on it, in the capture
   bool cut = false;                // the capture has less of it: the ICRC cannot be judged
 
@@ -112,10 +120,13 @@ struct TracedPacket {
 
   // Requests.
   uint32_t psn_count = 1;  // READ requests: PSNs that the responses take
+  // The end of a WRITE of which all was seen: it is not as long as its RETH says.
+  bool wrong_length = false;
   // The first response that acknowledges it; while there is none, one that refuses it.
   Index answered_by = kNoIndex;
   // Responses.
-  Index answers = kNoIndex;       // the request that it is for: the newest with its PSN
+  Unheeded unheeded = Unheeded::kNo;  // else nothing of what follows is set
+  Index answers = kNoIndex;           // the request that it is for: the newest with its PSN
   Index answers_from = kNoIndex;  // ACKs: the oldest request acknowledged with it; kNoIndex: none
                                   // was waiting, it repeats what an earlier one said
   uint32_t part = 0;              // READ responses: which one of `parts` (from 1); 0: not known

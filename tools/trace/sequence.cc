@@ -29,6 +29,9 @@ struct Request {
   uint32_t seen = 0;        // READ: the newest response, from 1
   bool own_answer = false;  // READ, atomic: completed by nothing but its own responses
   bool done = false;
+  // WRITE: what is missing behind this packet of what the RETH announced; negative when there is
+  // more. Nothing when the beginning was not seen.
+  std::optional<int64_t> write_left;
 
   // READ asked for again: the READ before it, whose responses may still be on their way.
   Index older = kNoIndex;
@@ -89,6 +92,22 @@ bool is_refusal(const wire::ParsedPacket& response) {
   return response.info->has_aeth && syndrome_kind(response.syndrome) != SyndromeKind::kAck;
 }
 
+bool is_reserved(const wire::ParsedPacket& response) {
+  if (!response.info->has_aeth) return false;
+  const SyndromeKind kind = syndrome_kind(response.syndrome);
+  return kind == SyndromeKind::kReserved ||
+         (kind == SyndromeKind::kNak &&
+          response.syndrome > nak_syndrome(NakCode::kRemoteOperational));
+}
+
+Unheeded unheeded(const Requester& side, const wire::ParsedPacket& response) {
+  if (is_reserved(response)) return Unheeded::kReserved;
+  // A damaged request has been sent, too.
+  const bool sent = !side.started || response.psn.before(side.next) ||
+                    side.damaged.contains(response.psn.value());
+  return sent ? Unheeded::kNo : Unheeded::kNotSent;
+}
+
 class Sequencer {
  public:
   Sequencer(Trace& trace, Connection& connection) : trace_(trace), connection_(connection) {}
@@ -118,6 +137,7 @@ class Sequencer {
   void sent_again(Index index, Sequence seq);
   [[nodiscard]] bool is_copy(const Requester& side, Index before, Index now) const;
   void remember(Index index, Sequence seq);
+  void add_up_write(Index index, Sequence seq);
   void note_missing(Requester& side, Index index, int32_t missing);
   void damage_repaired(Requester& side, Index index);
 
@@ -208,7 +228,25 @@ void Sequencer::remember(Index index, Sequence seq) {
   request.count = traced.psn_count;
   request.received = request.seen = 0;
   request.own_answer = operation == Operation::kReadRequest || operation == Operation::kAtomic;
+  add_up_write(index, seq);
   damage_repaired(side, index);
+}
+
+void Sequencer::add_up_write(Index index, Sequence seq) {
+  TracedPacket& traced = at(index);
+  const OpcodeInfo& info = *traced.packet->info;
+  auto& requests = sides_[traced.side].requests;
+  std::optional<int64_t>& left = requests[seq].write_left;
+  left.reset();
+  if (info.operation != Operation::kWrite) return;
+  if (info.starts_message()) {
+    left = traced.packet->dma_length;
+  } else if (const auto before = requests.find(seq - 1); before != requests.end()) {
+    left = before->second.write_left;
+  }
+  if (!left) return;
+  *left -= traced.payload_bytes;
+  traced.wrong_length = info.ends_message() && *left != 0;
 }
 
 // A good packet with the PSN of a damaged one is what came of it, unless a NAK did before.
@@ -449,10 +487,9 @@ void Sequencer::response(Index index) {
   TracedPacket& traced = at(index);
   Requester& side = sides_[1 - traced.side];
   const wire::ParsedPacket& packet = *traced.packet;
-  if (!side.started) {
-    traced.place = Place::kNew;
-    return;
-  }
+  traced.place = Place::kNew;
+  traced.unheeded = unheeded(side, packet);
+  if (!side.started || traced.unheeded != Unheeded::kNo) return;
   const Sequence seq = side.next_seq + (packet.psn - side.next);
   const auto request = covering(side, seq);
   const bool known = request != side.requests.end();

@@ -12,7 +12,7 @@ namespace verbena::trace {
 // says.
 std::string_view fate_of(const TracedPacket& traced);
 
-// Came to no receiver, or damaged, which is the same.
+// Came to no receiver, or so damaged that none took it, which is the same.
 bool lost_on_wire(const TracedPacket& traced);
 // Came to the receiver twice, both times whole.
 bool doubled_on_wire(const TracedPacket& traced);
