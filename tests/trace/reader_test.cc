@@ -86,17 +86,16 @@ TEST(CaptureReader, RawIpGetsAnEthernetHeader) {
   EXPECT_EQ(read(kRawIp, {0x60, 9}).frames.at(0).bytes, expected);
 }
 
-const Bytes kCookedFrame = {0,    0,    0,    0,    0,    0,    0xA1, 0xA2,
-                            0xA3, 0xA4, 0xA5, 0xA6, 0x08, 0x00, 0x45, 9};
+const Bytes kCookedFrame = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x08, 0x00, 0x45, 9};
 
-TEST(CaptureReader, LinuxCookedKeepsTheSendersAddress) {
+TEST(CaptureReader, LinuxCookedBecomesEthernetWithoutAddresses) {
   const Bytes frame = {0, 4, 0, 1, 0, 6, 0xA1, 0xA2, 0xA3, 0xA4, 0xA5, 0xA6, 0, 0, 8, 0, 0x45, 9};
   const Capture capture = read(kCooked, frame);
   EXPECT_EQ(capture.error, "");
   EXPECT_EQ(capture.frames.at(0).bytes, kCookedFrame);
 }
 
-TEST(CaptureReader, LinuxCookedVersion2KeepsTheSendersAddress) {
+TEST(CaptureReader, LinuxCookedVersion2BecomesEthernetWithoutAddresses) {
   const Bytes frame = {8, 0,    0,    0,    0,    0,    0,    2, 0, 1,    4,
                        6, 0xA1, 0xA2, 0xA3, 0xA4, 0xA5, 0xA6, 0, 0, 0x45, 9};
   EXPECT_EQ(read(kCooked2, frame).frames.at(0).bytes, kCookedFrame);

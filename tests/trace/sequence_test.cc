@@ -375,5 +375,29 @@ TEST_F(Sequence, UcGapsAreSeen) {
   EXPECT_EQ(s.packet(second).missing, 2U);
 }
 
+// ---- What the sender's own words say, in Verbena's captures ----
+
+// A NAK that the wire dropped is no reason for anything.
+TEST_F(Sequence, ALostNakIsNotTheCause) {
+  ask(0, Opcode::kSendOnly, 7);
+  ask(1, Opcode::kSendOnly, 8);
+  s.comment(ack(2, 7, nak_syndrome(NakCode::kPsnSequence)), "NAK: a gap; wire: dropped");
+  ask(70'000, Opcode::kSendOnly, 7);
+  s.analyse();
+  expect_again(4, 1, Cause::kTimeout, 0);
+}
+
+// Heard of only after the timer had run out: the sender knows best.
+TEST_F(Sequence, TheSenderSaysWhyItRepeats) {
+  ask(0, Opcode::kSendOnly, 7);
+  ask(1, Opcode::kSendOnly, 8);
+  ack(2, 7, nak_syndrome(NakCode::kPsnSequence));
+  s.comment(ask(50'000, Opcode::kSendOnly, 7), "request sent again: no answer in time; verbena0: x");
+  s.comment(ask(90'000, Opcode::kSendOnly, 7), "request sent again: after a sequence NAK; wire: x");
+  s.analyse();
+  expect_again(4, 1, Cause::kTimeout, 0);
+  expect_again(5, 4, Cause::kSequenceNak, 3);
+}
+
 }  // namespace
 }  // namespace verbena::trace::test

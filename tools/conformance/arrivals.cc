@@ -182,7 +182,8 @@ void delay_naks(const trace::Trace& trace, const trace::Connection& connection, 
   for (const Index index : connection.packets) {
     const TracedPacket& traced = trace.packets[index];
     if (!traced.good() || traced.side != side || traced.packet->info->is_response()) continue;
-    const bool went_back = traced.cause == trace::Cause::kSequenceNak;
+    const bool went_back =
+        traced.cause == trace::Cause::kSequenceNak && traced.cause_packet != trace::kNoIndex;
     if (went_back && traced.cause_packet != nak_index && newest != nullptr) {
       nak_index = traced.cause_packet;
       const TracedPacket& nak = trace.packets[nak_index];

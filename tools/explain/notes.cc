@@ -101,10 +101,13 @@ std::string cause_text(const Trace& trace, const TracedPacket& traced) {
       traced.cause_packet == kNoIndex ? "" : packet_text(trace, traced.cause_packet);
   switch (traced.cause) {
     case Cause::kSequenceNak:
+      if (cause.empty()) return "for a NAK that is not in this capture";
       return fmt::format("for the NAK in {}", cause);
     case Cause::kRnr:
+      if (cause.empty()) return "after an RNR NAK that is not in this capture";
       return fmt::format("{} after the RNR NAK in {}", duration_text(traced.waited), cause);
     case Cause::kImpliedNak:
+      if (cause.empty()) return "an answer that is not in this capture passed over its own";
       return fmt::format("{} passed over its answer", cause);
     case Cause::kTimeout:
       return fmt::format("no answer for {}, the timer ran out", duration_text(traced.waited));

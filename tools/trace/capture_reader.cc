@@ -18,22 +18,18 @@ using Bytes = std::span<const uint8_t>;
 
 constexpr size_t kMacBytes = 6;
 
-// What a link type puts before the network layer, and where in it the EtherType and the sender's
-// hardware address are.
+// What a link type puts before the network layer, and where in it the EtherType is.
 struct LinkLayer {
   size_t header_bytes = 0;
   size_t ether_type_at = 0;
-  size_t source_length_at = 0;  // the last byte of this field
-  size_t source_at = 0;
 };
 
 // https://www.tcpdump.org/linktypes: LINKTYPE_LINUX_SLL, LINKTYPE_LINUX_SLL2.
-constexpr LinkLayer kCooked = {16, 14, 5, 6};
-constexpr LinkLayer kCooked2 = {20, 0, 11, 12};
+constexpr LinkLayer kCooked = {16, 14};
+constexpr LinkLayer kCooked2 = {20, 0};
 
-void append_ethernet(std::vector<uint8_t>& frame, Bytes source, Bytes ether_type) {
-  frame.resize(kMacBytes);
-  frame.insert(frame.end(), source.begin(), source.end());
+// Without addresses: at best one of them is known, and then of one direction only.
+void append_ethernet(std::vector<uint8_t>& frame, Bytes ether_type) {
   frame.resize(2 * kMacBytes);
   frame.insert(frame.end(), ether_type.begin(), ether_type.end());
 }
@@ -42,7 +38,7 @@ std::vector<uint8_t> from_raw_ip(Bytes bytes) {
   static constexpr uint8_t kIpv4[] = {0x08, 0x00};
   static constexpr uint8_t kIpv6[] = {0x86, 0xDD};
   std::vector<uint8_t> frame;
-  append_ethernet(frame, {}, !bytes.empty() && bytes[0] >> 4 == 6 ? kIpv6 : kIpv4);
+  append_ethernet(frame, !bytes.empty() && bytes[0] >> 4 == 6 ? kIpv6 : kIpv4);
   frame.insert(frame.end(), bytes.begin(), bytes.end());
   return frame;
 }
@@ -50,9 +46,7 @@ std::vector<uint8_t> from_raw_ip(Bytes bytes) {
 std::vector<uint8_t> from_cooked(const LinkLayer& link, Bytes bytes) {
   std::vector<uint8_t> frame;
   if (bytes.size() < link.header_bytes) return frame;
-  const bool is_mac = bytes[link.source_length_at] == kMacBytes;
-  append_ethernet(frame, is_mac ? bytes.subspan(link.source_at, kMacBytes) : Bytes(),
-                  bytes.subspan(link.ether_type_at, 2));
+  append_ethernet(frame, bytes.subspan(link.ether_type_at, 2));
   frame.insert(frame.end(), bytes.begin() + static_cast<std::ptrdiff_t>(link.header_bytes),
                bytes.end());
   return frame;

@@ -14,7 +14,7 @@ namespace verbena::trace {
 struct CapturedFrame {
   Timestamp time = 0;  // nanoseconds since the epoch, whatever the file's own precision is
   // An Ethernet frame. Files of link type "raw IP" or "Linux cooked" (what `tcpdump -i any` writes)
-  // have no Ethernet header: it is made up, with the sender's address where it is known, else 0.
+  // have no Ethernet header: it is made up, with addresses of zeros.
   std::vector<uint8_t> bytes;
   uint32_t missing_bytes = 0;  // of its end, which the capture does not hold
   // Its whole length as the file says, with the link layer that it has there and not the made-up

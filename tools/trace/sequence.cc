@@ -11,6 +11,7 @@
 #include "stack/wire/icrc.h"
 #include "stack/wire/syndrome.h"
 #include "tools/trace/path_mtu.h"
+#include "tools/trace/wire_fate.h"
 
 namespace verbena::trace {
 namespace {
@@ -56,6 +57,8 @@ struct Requester {
   std::map<Sequence, Request> requests;
   std::unordered_map<Sequence, Index> responses;  // the newest of each PSN
   Index last_response = kNoIndex;
+  Index last_sequence_nak = kNoIndex;
+  Index last_rnr_nak = kNoIndex;
   std::unordered_map<uint32_t, Index> damaged;  // frames with a wrong ICRC, by PSN
 
   // Not acted upon yet, in the order of the capture. Of one that pipelines there may be several: it
@@ -135,6 +138,8 @@ class Sequencer {
   void new_request(Index index, Sequence seq);
   void old_request(Index index, Sequence seq);
   void sent_again(Index index, Sequence seq);
+  void believe(const Requester& side, Index index, Cause told);
+  [[nodiscard]] std::optional<DurationNs> unheard(const Requester& side, Index index) const;
   [[nodiscard]] bool is_copy(const Requester& side, Index before, Index now) const;
   void remember(Index index, Sequence seq);
   void add_up_write(Index index, Sequence seq);
@@ -314,23 +319,26 @@ void Sequencer::sent_again(Index index, Sequence seq) {
   Requester& side = sides_[traced.side];
   traced.place = Place::kAgain;
   const bool continues = side.burst_packet != kNoIndex && seq == side.burst_next;
-  if (const auto trouble = trouble_behind(side, index, seq, continues)) {
+  const auto told = told_cause(traced);
+  const auto trouble = trouble_behind(side, index, seq, continues);
+  if (trouble && trouble->cause == told.value_or(trouble->cause)) {
     traced.cause = trouble->cause;
     traced.cause_packet = trouble->packet;
     traced.waited = elapsed(at(trouble->packet).time, traced.time);
-  } else if (continues) {
+  } else if (continues && (!told || at(side.burst_packet).cause == *told)) {
     traced.continues = true;
     traced.cause = at(side.burst_packet).cause;
     traced.cause_packet = at(side.burst_packet).cause_packet;
+  } else if (told) {
+    believe(side, index, *told);
   } else if (answers_at_once(side, index)) {
     traced.cause = Cause::kImpliedNak;
     traced.cause_packet = side.last_response;
   } else {
-    traced.cause = Cause::kTimeout;
-    Timestamp heard = side.last_answer;
-    if (traced.repeats != kNoIndex) heard = std::max(heard, at(traced.repeats).time);
-    if (heard != 0) traced.waited = elapsed(heard, traced.time);
-    if (heard != 0 && traced.waited < kShorterThanTimers) traced.cause = Cause::kNone;
+    const auto waited = unheard(side, index);
+    const bool too_short = waited && *waited < kShorterThanTimers;
+    traced.cause = too_short ? Cause::kNone : Cause::kTimeout;
+    traced.waited = waited.value_or(0);
   }
   // What came before the reason has no consequence any more.
   if (!traced.continues) {
@@ -340,6 +348,28 @@ void Sequencer::sent_again(Index index, Sequence seq) {
   }
   side.burst_packet = index;
   side.burst_next = seq + traced.psn_count;
+}
+
+// The time since anything was sent or heard that this repetition could have waited for.
+std::optional<DurationNs> Sequencer::unheard(const Requester& side, Index index) const {
+  const TracedPacket& traced = at(index);
+  Timestamp heard = side.last_answer;
+  if (traced.repeats != kNoIndex) heard = std::max(heard, at(traced.repeats).time);
+  return heard != 0 ? std::optional(elapsed(heard, traced.time)) : std::nullopt;
+}
+
+// The sender says why; what made it so may be long ago, or not in the capture.
+void Sequencer::believe(const Requester& side, Index index, Cause told) {
+  TracedPacket& traced = at(index);
+  traced.cause = told;
+  if (told == Cause::kSequenceNak) traced.cause_packet = side.last_sequence_nak;
+  if (told == Cause::kRnr) traced.cause_packet = side.last_rnr_nak;
+  if (told == Cause::kImpliedNak) traced.cause_packet = side.last_response;
+  if (traced.cause_packet != kNoIndex) {
+    traced.waited = elapsed(at(traced.cause_packet).time, traced.time);
+  } else if (told == Cause::kTimeout) {
+    traced.waited = unheard(side, index).value_or(0);
+  }
 }
 
 // Only a READ or an atomic is asked for again because an answer passed over its own.
@@ -413,7 +443,8 @@ void Sequencer::refuse(Requester& side, Index index) {
   const uint8_t syndrome = traced.packet->syndrome;
   const bool rnr = syndrome_kind(syndrome) == SyndromeKind::kRnrNak;
   const bool sequence = syndrome == nak_syndrome(NakCode::kPsnSequence);
-  if (!rnr && !sequence) return;
+  if ((!rnr && !sequence) || lost_on_wire(traced)) return;
+  (rnr ? side.last_rnr_nak : side.last_sequence_nak) = index;
   const Sequence seq = side.next_seq + (traced.packet->psn - side.next);
   std::erase_if(side.troubles, [](const Trouble& t) { return t.cause == Cause::kImpliedNak; });
   side.troubles.push_back({rnr ? Cause::kRnr : Cause::kSequenceNak, index, seq});

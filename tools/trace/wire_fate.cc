@@ -46,4 +46,15 @@ bool overtaken_on_wire(const TracedPacket& traced) {
   return says(fate_of(traced), "put behind ");
 }
 
+std::optional<Cause> told_cause(const TracedPacket& traced) {
+  constexpr std::string_view kAgain = "request sent again: ";
+  if (!traced.comment.starts_with(kAgain)) return std::nullopt;
+  const std::string_view why = traced.comment.substr(kAgain.size());
+  if (why.starts_with("after a sequence NAK")) return Cause::kSequenceNak;
+  if (why.starts_with("no answer in time")) return Cause::kTimeout;
+  if (why.starts_with("a READ response is missing")) return Cause::kImpliedNak;
+  if (why.starts_with("the wait after an RNR NAK is over")) return Cause::kRnr;
+  return Cause::kNone;
+}
+
 }  // namespace verbena::trace

@@ -1,7 +1,9 @@
-// What Verbena's wire did to a packet behind the place of the capture, as the comment on it says
-// (docs/daemon.md). Other programs' captures say nothing of the kind.
+// What the comments of Verbena's own captures say (docs/daemon.md): why a packet was sent, and what
+// the wire did to it behind the place of the capture. Other programs' captures say nothing of the
+// kind.
 #pragma once
 
+#include <optional>
 #include <string_view>
 
 #include "tools/trace/conversation.h"
@@ -18,5 +20,8 @@ bool lost_on_wire(const TracedPacket& traced);
 bool doubled_on_wire(const TracedPacket& traced);
 // Came behind later ones: the comment does not say which.
 bool overtaken_on_wire(const TracedPacket& traced);
+
+// Why it was sent again, in its sender's own words. Nothing when it was not, or nobody says.
+std::optional<Cause> told_cause(const TracedPacket& traced);
 
 }  // namespace verbena::trace
