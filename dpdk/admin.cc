@@ -93,7 +93,7 @@ std::string Admin::answer(std::string_view words, const std::vector<const Client
     // Text of a client's may be no UTF-8.
     return run(words, clients).dump(-1, ' ', false, json::error_handler_t::replace);
   } catch (const std::system_error&) {
-    return R"({"error": "verbenad can start no thread: see ulimit -u, and pids.max of its control group"})";
+    return R"({"error": "verbenad can start no thread: see ulimit -u, and its cgroup's pids.max"})";
   } catch (const std::bad_alloc&) {
     return R"({"error": "verbenad has no memory left: see ulimit -v"})";
   }

@@ -95,6 +95,7 @@ class DeviceImpl {
   void remove_qp(Qp& qp);
   void receive(const RxFrame& frame);
   void deliver(const wire::ParsedPacket& packet);
+  void congestion(const Qp& qp, const wire::ParsedPacket& packet);
   Turn take_turn(Qp& qp, uint32_t budget, uint32_t& sent);
 
   Engine engine;
@@ -457,18 +458,22 @@ Status Device::destroy_ah(ClientId client, AhId id) {
 
 // ---- Data path ----
 
+// Without a PSN, in whatever state the queue pair is (Annex A17).
+void DeviceImpl::congestion(const Qp& qp, const wire::ParsedPacket& packet) {
+  const bool from_peer = qp.type == QpType::kUd || packet.source_gid == qp.path.dest_gid;
+  if (!from_peer || !is_own(packet.dest_gid)) return engine.drop(DropReason::kWrongAddress);
+  ++engine.stats.cnp_received;
+  engine.verdict = {.kind = RxVerdict::Kind::kCongestion};
+}
+
 void DeviceImpl::deliver(const wire::ParsedPacket& packet) {
-  if (packet.info->operation == Operation::kCnp) {
-    ++engine.stats.cnp_received;
-    engine.verdict = {.kind = RxVerdict::Kind::kCongestion};
-    return;
-  }
   // One of the two P_Keys must be a full member's; ours, 0xFFFF, is.
   if ((packet.pkey & 0x7FFF) != 0x7FFF) return engine.drop(DropReason::kBadPkey);
   Qp* qp = find_qp(packet.dest_qpn);
   if (qp == nullptr) return engine.drop(DropReason::kUnknownQp);
-  const Transport expected = qp->type == QpType::kUd ? Transport::kUd : Transport::kRc;
   engine.receiving = qp;
+  if (packet.info->operation == Operation::kCnp) return congestion(*qp, packet);
+  const Transport expected = qp->type == QpType::kUd ? Transport::kUd : Transport::kRc;
   if (packet.info->transport != expected) return engine.drop(DropReason::kWrongTransport);
   if (qp->state == QpState::kReset || qp->state == QpState::kInit) {
     return engine.drop(DropReason::kQpState);

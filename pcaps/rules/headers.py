@@ -180,3 +180,20 @@ case('hdr-cnp', 'WIRE-CNP', 'A CNP takes no PSN, gets no answer and changes no s
     peer.packet(CNP, 0, bytes(16), byte4=0x40, mig_req=False, tos=0xC2),
     peer.send(1, seed=1), dut.ack(1, 2),
 ], counters={'cnp_received': 1})
+
+
+def stray_cnp(name, rule, title, counter, **fields):
+    """A CNP that is not for this connection: dropped for that reason, and not counted as one."""
+    case(f'hdr-cnp-{name}', rule, title, rc(), [
+        recv(seed=0), recv(seed=1),
+        peer.send(0, seed=0), dut.ack(0, 1),
+        changed([peer.packet(CNP, 0, bytes(16), byte4=0x40, mig_req=False, tos=0xC2)], fields),
+        peer.send(1, seed=1), dut.ack(1, 2),
+    ], counters={f'drop_{counter}': 1, 'cnp_received': 0}, options={'play_all': True})
+
+
+stray_cnp('pkey', 'WIRE-CNP WIRE-PKEY', 'A CNP with another P_Key', 'bad_pkey', pkey=0x8001)
+stray_cnp('unknown-qp', 'WIRE-CNP WIRE-QP', 'A CNP for a queue pair that does not exist', 'unknown_qp',
+          dest_qpn=0xFFFFF0)
+stray_cnp('other-source', 'WIRE-CNP WIRE-ADDR', 'A CNP from somebody who is not the peer', 'wrong_address',
+          source=STRANGER)

@@ -16,8 +16,8 @@ import struct
 import sys
 import time
 
-from control import (ABI_VERSION, ALLOC_PD, CREATE_CQ, OPEN_DEVICE, QUERY_PORT, Dropped, Daemon,
-                     create_cq_body, run_tests, wait_for)
+from control import (ABI_VERSION, ALLOC_PD, CREATE_CHANNEL, CREATE_CQ, OPEN_DEVICE, QUERY_PORT, Dropped,
+                     Daemon, create_cq_body, run_tests, wait_for)
 from hostile_client_test import BODY_BYTES
 from rings import PAGE, READ, SEND, WRITE, Endpoint, address_of, connected, transfer
 
@@ -206,20 +206,15 @@ def test_descriptors_by_the_hundred():
     os.close(null)
 
 
-def slow_to_close():
-    """A socket whose close() waits a minute for a peer that reads nothing; and the peer."""
-    listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
-    listener.listen(1)
-    slow = socket.create_connection(listener.getsockname())
-    peer, _ = listener.accept()
-    listener.close()
+def slow_to_close(address):
+    """A socket whose close() waits a minute for a peer that reads nothing."""
+    slow = socket.create_connection(address)
     slow.setblocking(False)
     with contextlib.suppress(BlockingIOError):
         while True:
             slow.send(bytes(65536))
     slow.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 60))
-    return slow, peer
+    return slow
 
 
 def test_descriptors_that_take_long_to_close():
@@ -234,20 +229,24 @@ def test_descriptors_that_take_long_to_close():
                 connection.send(QUERY_PORT, b"", fds)
 
     def sent_into_event_sockets(fds):
-        with Endpoint(daemon, channel=True) as a:
-            for fd in (a.fds[2], a.channel.fileno()):
-                with socket.socket(fileno=os.dup(fd)) as events:
-                    socket.send_fds(events, [b"x"], fds)
+        with daemon.connect() as connection:
+            sockets = [connection.open_device()[2][2], connection.ok(CREATE_CHANNEL)[1][0]]
+            for fd in sockets:
+                socket.send_fds(socket.socket(fileno=fd), [b"x"], fds)
 
     for way in (sent, sent_and_not_read, sent_into_event_sockets):
         for count in (1, 200):
-            slow, peer = slow_to_close()
-            with attack(), peer:
-                start = time.monotonic()
-                way([slow.fileno()] * count)
-                slow.close()
-                daemon.admin("status")
-                assert time.monotonic() - start < 20, "the daemon waits for a descriptor's end"
+            with attack(), socket.create_server(("127.0.0.1", 0)) as listener:
+                child = os.fork()  # whose end closes its own descriptor at once
+                if child == 0:
+                    way([slow_to_close(listener.getsockname()).fileno()] * count)
+                    os._exit(0)
+                peer, _ = listener.accept()
+                with peer:
+                    assert os.waitpid(child, 0)[1] == 0
+                    start = time.monotonic()
+                    daemon.admin("status")
+                    assert time.monotonic() - start < 20, "it waits for a descriptor's end"
 
 
 def test_rings_keep_no_descriptors():

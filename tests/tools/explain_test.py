@@ -177,7 +177,7 @@ class OptionsTest(ExplainCase):
         self.assertIn('8 of 26 packets', text)
         self.assertNotIn('0x00009f', text)
         self.assertEqual(self.good('--qp', '158', capture), text)
-        self.assertIn('16 of 26', self.good('--qp', '0x9e', '--qp', '0x9f', capture))
+        self.assertIn('packets 7 to 22 of 26', self.good('--qp', '0x9e', '--qp', '0x9f', capture))
         self.refused('--qp', '0x77', capture, says='no packet is selected')
         self.refused('--qp', '0x1000000', capture, says='is no QPN', status=2)
         self.refused('--qp', 'nine', capture, says='is no QPN', status=2)

@@ -392,8 +392,8 @@ TEST_F(Sequence, TheSenderSaysWhyItRepeats) {
   ask(0, Opcode::kSendOnly, 7);
   ask(1, Opcode::kSendOnly, 8);
   ack(2, 7, nak_syndrome(NakCode::kPsnSequence));
-  s.comment(ask(50'000, Opcode::kSendOnly, 7), "request sent again: no answer in time; verbena0: x");
-  s.comment(ask(90'000, Opcode::kSendOnly, 7), "request sent again: after a sequence NAK; wire: x");
+  s.comment(ask(50'000, Opcode::kSendOnly, 7), "request sent again: no answer in time; b: x");
+  s.comment(ask(90'000, Opcode::kSendOnly, 7), "request sent again: after a sequence NAK");
   s.analyse();
   expect_again(4, 1, Cause::kTimeout, 0);
   expect_again(5, 4, Cause::kSequenceNak, 3);

@@ -1,5 +1,7 @@
 #include "tools/conformance/live/target.h"
 
+#include <fmt/format.h>
+
 #include "tools/conformance/live/agent.h"
 #include "tools/conformance/live/player.h"
 #include "tools/conformance/script.h"
@@ -26,6 +28,9 @@ CaseResult Target::run(const Case& c, const trace::Capture& capture) {
     result = player.play();
   } catch (const AgentError& error) {
     result.wrong.emplace_back(error.what());
+  } catch (const nlohmann::json::exception& error) {
+    result.wrong.push_back(
+        fmt::format("the target's agent answers what none of ours would: {}", error.what()));
   }
   answered_ = answered_ || player.answered();
   return result;
