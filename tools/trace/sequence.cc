@@ -320,11 +320,11 @@ void Sequencer::sent_again(Index index, Sequence seq) {
   traced.place = Place::kAgain;
   const bool continues = side.burst_packet != kNoIndex && seq == side.burst_next;
   const auto told = told_cause(traced);
-  const auto trouble = trouble_behind(side, index, seq, continues);
-  if (trouble && trouble->cause == told.value_or(trouble->cause)) {
-    traced.cause = trouble->cause;
-    traced.cause_packet = trouble->packet;
-    traced.waited = elapsed(at(trouble->packet).time, traced.time);
+  const auto behind = trouble_behind(side, index, seq, continues);
+  if (behind && behind->cause == told.value_or(behind->cause)) {
+    traced.cause = behind->cause;
+    traced.cause_packet = behind->packet;
+    traced.waited = elapsed(at(behind->packet).time, traced.time);
   } else if (continues && (!told || at(side.burst_packet).cause == *told)) {
     traced.continues = true;
     traced.cause = at(side.burst_packet).cause;
