@@ -265,6 +265,13 @@ class PageTest(ExplainCase):
         self.assertNotIn('</button></', self.page(PCAPS / 'rc_send.pcap', '--all')
                          .split('<aside')[0])
 
+    def test_links_lead_to_packets_that_are_there(self):
+        for words in ((), ('--from', 5, '--count', 3)):
+            page = self.page(PCAPS / 'rc_seq_nak.pcap', *words)
+            links = set(re.findall(r'href="#p(\d+)"', page))
+            self.assertTrue(links)
+            self.assertLessEqual(links, set(re.findall(r'id="p(\d+)"', page)))
+
     def test_names_are_escaped(self):
         name = '<img src=x onerror=alert(1)>&"\'.pcap'
         page = self.page(self.file(name, (PCAPS / 'rc_seq_nak.pcap').read_bytes()))

@@ -231,7 +231,7 @@ void RcImport::unseen_responses() {
 void RcImport::read_answers_from_peer() {
   for (const TracedPacket* traced : theirs_) {
     const wire::ParsedPacket& packet = *traced->packet;
-    if (!packet.info->is_response()) continue;
+    if (!packet.info->is_response() || traced->unheeded != trace::Unheeded::kNo) continue;
     const auto& lost = case_.network.lost;
     if (std::find(lost.begin(), lost.end(), traced->number) != lost.end()) continue;
     const Psn psn = reached_by(packet);
@@ -399,6 +399,7 @@ void RcImport::rules() {
       const wire::ParsedPacket& packet = *traced->packet;
       if (traced->cause == trace::Cause::kImpliedNak) add_rule("RC-REQ-11");
       if (packet.info->operation != Operation::kAcknowledge) continue;
+      if (traced->unheeded != trace::Unheeded::kNo) continue;
       if (packet.syndrome == nak_syndrome(NakCode::kPsnSequence)) {
         add_rule(packets == &mine_ ? "RC-RSP-1" : "RC-REQ-20");
       } else if (is_fatal_nak(packet)) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -46,23 +47,6 @@ std::string escape(std::string_view text) {
   return escaped;
 }
 
-// Escaped, with a link wherever another packet is named.
-std::string with_links(std::string_view text) {
-  constexpr std::string_view kPacket = "packet ";
-  std::string linked;
-  while (true) {
-    const size_t at = text.find(kPacket);
-    if (at == std::string_view::npos) return linked + escape(text);
-    const size_t digits = at + kPacket.size();
-    const size_t end = std::min(text.find_first_not_of("0123456789", digits), text.size());
-    linked += escape(text.substr(0, at));
-    const std::string_view number = text.substr(digits, end - digits);
-    linked += number.empty() ? std::string(kPacket)
-                             : fmt::format("<a href=\"#p{0}\">packet {0}</a>", number);
-    text.remove_prefix(end);
-  }
-}
-
 const char* class_of(Tone tone) {
   switch (tone) {
     case Tone::kRequest:
@@ -81,7 +65,9 @@ const char* class_of(Tone tone) {
 
 class Page {
  public:
-  Page(const Trace& trace, const Picture& picture) : trace_(trace), picture_(picture) {}
+  Page(const Trace& trace, const Picture& picture) : trace_(trace), picture_(picture) {
+    for (const Index i : picture.selected) shown_.insert(std::to_string(trace.packets[i].number));
+  }
   std::string write(const std::string& title);
 
  private:
@@ -103,15 +89,34 @@ class Page {
   void arrow_classes(const Ladder& ladder, Index connection, uint8_t side, bool lost);
   void strays();
   void facts();
+  [[nodiscard]] std::string with_links(std::string_view text) const;
   [[nodiscard]] std::string time_text(const TracedPacket& traced) const {
     return milliseconds(trace_.packets.front().time, traced.time);
   }
 
   const Trace& trace_;
   const Picture& picture_;
+  std::set<std::string, std::less<>> shown_;  // numbers of the packets that are on the page
   std::string text_;
   size_t folds_ = 0;
 };
+
+// Escaped, with a link wherever a packet is named that is on the page.
+std::string Page::with_links(std::string_view text) const {
+  constexpr std::string_view kPacket = "packet ";
+  std::string linked;
+  while (true) {
+    const size_t at = text.find(kPacket);
+    if (at == std::string_view::npos) return linked + escape(text);
+    const size_t digits = at + kPacket.size();
+    const size_t end = std::min(text.find_first_not_of("0123456789", digits), text.size());
+    linked += escape(text.substr(0, at));
+    const std::string_view number = text.substr(digits, end - digits);
+    linked += shown_.contains(number) ? fmt::format("<a href=\"#p{0}\">packet {0}</a>", number)
+                                      : fmt::format("{}{}", kPacket, number);
+    text.remove_prefix(end);
+  }
+}
 
 // A lifeline is a gradient one pixel wide in each row: rows may be of any height then.
 void Page::columns_style(const Ladder& ladder, size_t number) {

@@ -128,7 +128,7 @@ void Counter::add_good(Index index) {
     return;
   }
   if (first_time && info.starts_message()) ++summary_.messages;
-  if (traced.wrong_length) count(summary_.wrong_lengths, first_.wrong_length, index);
+  if (first_time && traced.wrong_length) count(summary_.wrong_lengths, first_.wrong_length, index);
   if (is_refusal(traced)) count(rejects_, first_.rejected, index);
   if (info.transport == Transport::kRc) add_request(index);
 }

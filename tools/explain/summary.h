@@ -50,8 +50,7 @@ std::vector<ConnectionSummary> summarise(const trace::Trace& trace, const Pictur
 std::string connection_text(const trace::Connection& connection);
 // All about it but connection_text(), line by line; findings begin with "! ".
 std::vector<std::string> summary_lines(const trace::Trace& trace, const ConnectionSummary& summary);
-// "rc_send.pcap: 79 packets in 21.3 ms, 1 connection"; what is shown of it, and
-// what was left out.
+// "rc_send.pcap: 79 packets in 21.3 ms, 1 connection"; what is shown of it, and what was left out.
 std::string capture_text(const std::string& name, const trace::Trace& trace,
                          const Picture& picture);
 

@@ -100,7 +100,7 @@ bool is_reserved(const wire::ParsedPacket& response) {
   const SyndromeKind kind = syndrome_kind(response.syndrome);
   return kind == SyndromeKind::kReserved ||
          (kind == SyndromeKind::kNak &&
-          response.syndrome > nak_syndrome(NakCode::kRemoteOperational));
+          syndrome_value(response.syndrome) > static_cast<uint8_t>(NakCode::kRemoteOperational));
 }
 
 Unheeded unheeded(const Requester& side, const wire::ParsedPacket& response) {
