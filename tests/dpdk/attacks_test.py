@@ -239,7 +239,8 @@ def test_descriptors_that_take_long_to_close():
             with attack(), socket.create_server(("127.0.0.1", 0)) as listener:
                 child = os.fork()  # whose end closes its own descriptor at once
                 if child == 0:
-                    way([slow_to_close(listener.getsockname()).fileno()] * count)
+                    slow = slow_to_close(listener.getsockname())
+                    way([slow.fileno()] * count)
                     os._exit(0)
                 peer, _ = listener.accept()
                 with peer:
@@ -257,7 +258,7 @@ def test_rings_keep_no_descriptors():
         for _ in range(100):
             for fd in connection.ok(CREATE_CQ, create_cq_body())[1]:
                 os.close(fd)
-        assert daemon.fd_count() == before
+        assert daemon.fd_count() <= before
 
 
 def test_descriptors_that_are_never_closed():
