@@ -14,7 +14,9 @@
 namespace verbena {
 namespace {
 
-constexpr int kMessagesPerTurn = 16;   // then the next client's turn
+// Then it is the next client's turn.
+constexpr int kMessagesPerTurn = 16;
+constexpr std::chrono::milliseconds kLongestTurn{2};
 constexpr size_t kMaxChannels = 1024;  // per client
 constexpr uint32_t kMaxChannelNumber = (1U << 24) - 1;
 
@@ -80,7 +82,9 @@ std::span<const Client::Operation> Client::operations() {
 
 bool Client::serve() {
   ReceivedMessage message;
+  const auto end = std::chrono::steady_clock::now() + kLongestTurn;
   for (int i = 0; i < kMessagesPerTurn; ++i) {
+    if (i > 0 && std::chrono::steady_clock::now() > end) return true;
     switch (receive_message(socket_.value(), message)) {
       case ReceiveResult::kNothing:
         return true;

@@ -59,8 +59,10 @@ Refusal parse_share(const Word& word, double& share) {
   if (percent) number.remove_suffix(1);
   double value = 0;
   if (!parse_decimal(number, value) || value < 0) {
-    return {fmt::format("'{}' is not a share of the packets", word.text),
-            fmt::format("{0}=5% or {0}=0.05 for five in a hundred, {0}=1 for all", word.key)};
+    const char* more = word.key == "reorder" ? "; reorder-by=64 for how many pass a packet" : "";
+    return {
+        fmt::format("'{}' is not a share of the packets", word.text),
+        fmt::format("{0}=5% or {0}=0.05 for five in a hundred, {0}=1 for all{1}", word.key, more)};
   }
   share = percent ? value / 100 : value;
   if (share <= 1) return {};

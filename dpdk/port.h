@@ -12,6 +12,7 @@
 #include "dpdk/capture.h"
 #include "stack/base/time.h"
 #include "stack/tx_sink.h"
+#include "stack/types.h"
 
 namespace verbena {
 
@@ -40,6 +41,9 @@ class Port : public TxSink {
  public:
   // Up to frames.size() received frames; the caller frees them.
   virtual uint32_t rx_burst(std::span<rte_mbuf*> frames) = 0;
+
+  // Of a received frame: the queue pair that sent it (TxFrame::sender); 0 when that is not known.
+  virtual Qpn sender_of(const rte_mbuf& frame) const = 0;
 
   // Called once a round after all sending: pushes out what the port still holds and is due.
   virtual void flush(Timestamp now) = 0;

@@ -76,6 +76,7 @@ void WirePort::commit(const TxFrame& frame, uint32_t bytes) {
   auto* mbuf = static_cast<rte_mbuf*>(frame.handle);
   mbuf->data_len = static_cast<uint16_t>(bytes);
   mbuf->pkt_len = bytes;
+  mbuf->hash.usr = frame.sender;  // a copy has it too
   --outstanding_;
   ++counters_.tx_frames;
   const bool to_self = bytes >= mac_.bytes.size() &&

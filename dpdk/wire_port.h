@@ -30,6 +30,7 @@ class WirePort final : public Port {
   void release(const TxFrame& frame) override;
 
   uint32_t rx_burst(std::span<rte_mbuf*> frames) override;
+  Qpn sender_of(const rte_mbuf& frame) const override { return frame.hash.usr; }
   void flush(Timestamp now) override;
   bool busy() const override;
   Timestamp next_flush() const override;

@@ -102,7 +102,8 @@ uint32_t Worker::receive(Slot& slot, Timestamp now) {
     const uint32_t count = slot.port->rx_burst(mbufs);
     if (count == 0) break;
     for (uint32_t i = 0; i < count; ++i) {
-      frames[i] = {rte_pktmbuf_mtod(mbufs[i], const uint8_t*), mbufs[i]->data_len};
+      frames[i] = {rte_pktmbuf_mtod(mbufs[i], const uint8_t*), mbufs[i]->data_len,
+                   slot.port->sender_of(*mbufs[i])};
     }
     const auto told = std::span(verdicts_).first(slot.port->captured() ? count : 0);
     slot.device->on_burst(std::span(frames).first(count), now, *slot.port, told);

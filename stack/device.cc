@@ -94,7 +94,7 @@ class DeviceImpl {
 
   void remove_qp(Qp& qp);
   void receive(const RxFrame& frame);
-  void deliver(const wire::ParsedPacket& packet);
+  void deliver(const wire::ParsedPacket& packet, Qpn sender);
   void congestion(const Qp& qp, const wire::ParsedPacket& packet);
   Turn take_turn(Qp& qp, uint32_t budget, uint32_t& sent);
 
@@ -466,7 +466,7 @@ void DeviceImpl::congestion(const Qp& qp, const wire::ParsedPacket& packet) {
   engine.verdict = {.kind = RxVerdict::Kind::kCongestion};
 }
 
-void DeviceImpl::deliver(const wire::ParsedPacket& packet) {
+void DeviceImpl::deliver(const wire::ParsedPacket& packet, Qpn sender) {
   // One of the two P_Keys must be a full member's; ours, 0xFFFF, is.
   if ((packet.pkey & 0x7FFF) != 0x7FFF) return engine.drop(DropReason::kBadPkey);
   Qp* qp = find_qp(packet.dest_qpn);
@@ -485,6 +485,8 @@ void DeviceImpl::deliver(const wire::ParsedPacket& packet) {
   if (packet.source_gid != qp->path.dest_gid || packet.dest_gid != qp->path.source_gid) {
     return engine.drop(DropReason::kWrongAddress);
   }
+  // Clients of one device have one address: nothing else tells one's queue pair from another's.
+  if (sender != 0 && sender != qp->attr.dest_qp_num) return engine.drop(DropReason::kWrongAddress);
   if (packet.info->is_response()) {
     completer::on_response(engine, *qp, packet);
   } else {
@@ -501,7 +503,7 @@ void DeviceImpl::receive(const RxFrame& frame) {
   const wire::ParsedPacket& packet = *std::get_if<wire::ParsedPacket>(&parsed);
   if (packet.dest_mac != engine.config.mac) return engine.drop(DropReason::kNotForUs);
   if (!wire::icrc_valid(packet)) return engine.drop(DropReason::kBadIcrc);
-  deliver(packet);
+  deliver(packet, frame.sender);
 }
 
 void Device::on_burst(std::span<const RxFrame> frames, Timestamp now, TxSink& sink,

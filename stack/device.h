@@ -33,6 +33,8 @@ namespace verbena {
 struct RxFrame {
   const uint8_t* data;
   uint32_t bytes;
+  // The queue pair that sent it, where the port knows it: RC packets do not say. 0: not known.
+  Qpn sender = 0;
 };
 
 // What `verbena status` and the counters of a client show.

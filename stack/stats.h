@@ -25,7 +25,7 @@ enum class DropReason : uint8_t {
   kBadPkey,
   kUnknownQp,
   kWrongTransport,     // opcode of another transport than the QP's
-  kWrongAddress,       // not from the peer the QP is connected to, or not to our address
+  kWrongAddress,       // not from the peer (or its QP) that the QP is connected to, or not to us
   kQpState,            // the QP does not take packets in its state
   kDuplicateNotFound,  // a duplicate READ that matches none remembered (RC-RSP-31)
   kGhostAck,           // acknowledges what was never sent or is long done

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "stack/trace.h"
+#include "stack/types.h"
 
 namespace verbena {
 
@@ -12,6 +13,7 @@ struct TxFrame {
   uint8_t* data = nullptr;  // room for the size that was asked for
   void* handle = nullptr;   // the sink's own
   TxNote note;              // why it is sent; at commit()
+  Qpn sender = 0;           // the queue pair that sends it; at commit()
 };
 
 class TxSink {

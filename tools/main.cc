@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "tools/command_line.h"
@@ -52,6 +55,11 @@ int complain(const std::string& what, const std::string& help, int status) {
   return status;
 }
 
+// A full disk, say.
+int complain_of_output(int error) {
+  return complain(fmt::format("the output cannot be written: {}", std::strerror(error)), "", 1);
+}
+
 }  // namespace
 
 }  // namespace verbena::tools
@@ -62,9 +70,13 @@ int main(int argc, char** argv) {
     std::vector<std::string> arguments(argv + 1, argv + argc);
     verbena::tools::Context context;
     context.program = verbena::tools::cut_program(&arguments);
-    return verbena::tools::run_command_line(std::move(arguments), context);
+    const int status = verbena::tools::run_command_line(std::move(arguments), context);
+    return std::fflush(stdout) == 0 ? status : verbena::tools::complain_of_output(errno);
   } catch (const verbena::tools::CommandError& error) {
     return complain(error.what(), error.help(), error.status());
+  } catch (const std::system_error& error) {
+    if (std::ferror(stdout) != 0) return verbena::tools::complain_of_output(error.code().value());
+    return complain(error.what(), "verbena doctor", 1);
   } catch (const std::exception& error) {
     return complain(error.what(), "verbena doctor", 1);
   }

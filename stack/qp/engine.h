@@ -86,6 +86,7 @@ struct Engine {
     spec.opcode = opcode;
     spec.mig_req = config.mig_req;
     spec.dest_qpn = qp.attr.dest_qp_num;
+    spec.source_qpn = qp.qpn;
     spec.psn = psn;
     spec.ip_id = ip_id++;
     return spec;

@@ -31,6 +31,7 @@ class FrameBatch {
     frame.bytes = wire::frame_bytes(spec);
     if (!sink.allocate(frame.bytes, frame.tx)) return false;
     frame.tx.note = note;
+    frame.tx.sender = spec.source_qpn;
     frame.spec = spec;
     payloads_[count_] = {wire::emit_headers(spec, frame.tx.data), spec.payload_bytes};
     ++count_;

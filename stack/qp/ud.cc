@@ -21,7 +21,6 @@ wire::PacketSpec datagram(Engine& engine, const Qp& qp, const SendWr& wr, const 
       engine.packet(qp, wr.has_imm() ? Opcode::kUdSendOnlyImm : Opcode::kUdSendOnly, wr.first_psn);
   spec.path = &path;
   spec.dest_qpn = wr.remote_qpn & kMulticastQpn;
-  spec.source_qpn = qp.qpn;
   // A Q_Key with the high bit set stands for the queue pair's own (UD-5).
   spec.qkey = (wr.remote_qkey & kControlledQkey) != 0 ? qp.attr.qkey : wr.remote_qkey;
   spec.imm_wire = wr.imm_wire;

@@ -173,6 +173,21 @@ def test_an_event_socket_left_full():
             wait_for(read, 10, "every event comes in the end")
 
 
+def test_a_queue_pair_aimed_at_anothers():
+    victim = honest[1]
+    canary = os.urandom(PAGE)
+    victim.buffer[-PAGE:] = canary
+    before = daemon.admin("stat")["devices"][1]["counters"]["drop_wrong_address"]
+    for rkey in (victim.rkey, 0xBAD00):  # to be executed, or to end the victim's connection
+        with attack(), Endpoint(daemon) as a:
+            a.connect_to(victim, retry_cnt=1, timeout=8, sq_psn=victim.expected_psn())
+            a.post_send(WRITE, 0, 64, rkey, victim.va + len(victim.buffer) - PAGE)
+            assert a.wait() == 12  # IBV_WC_RETRY_EXC_ERR
+            assert victim.buffer[-PAGE:] == canary
+    after = daemon.admin("stat")["devices"][1]["counters"]["drop_wrong_address"]
+    assert after - before >= 2
+
+
 def test_a_flood_of_kicks():
     with attack():
         with Endpoint(daemon) as a:

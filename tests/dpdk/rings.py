@@ -88,17 +88,20 @@ class Endpoint:
         values = [fields.get(name, 0) for name in names]
         self.connection.ok(MODIFY_QP, struct.pack("<II28I", self.qp, mask, *values) + gid)
 
-    def connect_to(self, peer, retry_cnt=7, timeout=17):
+    def connect_to(self, peer, retry_cnt=7, timeout=17, sq_psn=0):
         """A timeout of half a second: a busy machine is no attack."""
         gid = bytes(10) + b"\xff\xff" + socket.inet_aton(ADDRESSES[peer.device])
         self.modify(INIT_MASK, qp_state=INIT, port_num=1, qp_access_flags=ALL_ACCESS)
         self.modify(RTR_MASK, qp_state=RTR, path_mtu=3, dest_qp_num=peer.qpn, max_dest_rd_atomic=4,
                     min_rnr_timer=1, ah_is_global=1, ah_port_num=1, gid=gid)
         self.modify(RTS_MASK, qp_state=RTS, timeout=timeout, retry_cnt=retry_cnt, rnr_retry=7,
-                    max_rd_atomic=4)
+                    max_rd_atomic=4, sq_psn=sq_psn)
 
     def state(self):
         return struct.unpack_from("<I", self.connection.ok(QUERY_QP, handle(self.qp))[0])[0]
+
+    def expected_psn(self):
+        return struct.unpack_from("<6I", self.connection.ok(QUERY_QP, handle(self.qp))[0])[5]
 
     def ring(self):
         # No other queue pair of this client has a doorbell: a plain store is enough.

@@ -64,6 +64,15 @@ class CommandLineTest(CliCase):
                         'conformance', 'explain'):
             self.assertIn('Usage', self.good(command, '--help').stdout)
 
+    def test_output_that_cannot_be_written_is_an_error(self):
+        with open('/dev/full', 'w', encoding='ascii') as full:
+            for words in (['--version'], ['--help'], ['run', '--help']):
+                result = subprocess.run([VERBENA, *words], env=self.environment, stdout=full, text=True,
+                                        stderr=subprocess.PIPE, timeout=LIMIT_S, check=False)
+                self.assertEqual(result.returncode, 1, words)
+                self.assertEqual(result.stderr, 'verbena: the output cannot be written: '
+                                 'No space left on device\n')
+
     def test_wrong_subcommand_gets_a_suggestion(self):
         self.refused('statsu', says='try: verbena status', status=2)
         self.refused('frobnicate', says='use one of up, down', status=2)
