@@ -87,6 +87,10 @@ UniqueFd receive_answer(int socket) {
   if (length != sizeof(reply) || reply.magic != abi::kMagic || reply.op != abi::Op::kAdmin) {
     throw broken("it speaks another protocol; is it of another version?");
   }
+  if (reply.error == EPROTO) {
+    throw CommandError("the daemon that is up is of another version than this command",
+                       "`verbena down` and `verbena up`");
+  }
   // With a text, the text says what is wrong.
   if (!memory.valid()) {
     throw broken(reply.error != 0 ? std::strerror(static_cast<int>(reply.error))

@@ -71,7 +71,9 @@ int main(int argc, char** argv) {
     verbena::tools::Context context;
     context.program = verbena::tools::cut_program(&arguments);
     const int status = verbena::tools::run_command_line(std::move(arguments), context);
-    return std::fflush(stdout) == 0 ? status : verbena::tools::complain_of_output(errno);
+    // What was flushed before has left its error in the stream.
+    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+    return verbena::tools::complain_of_output(errno);
   } catch (const verbena::tools::CommandError& error) {
     return complain(error.what(), error.help(), error.status());
   } catch (const std::system_error& error) {

@@ -3,14 +3,18 @@
 
 Every case has a runtime directory of its own, so that no daemon of the user's is met or ended.
 """
+import errno
 import json
 import os
 import pathlib
 import shlex
 import shutil
 import signal
+import socket
+import struct
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 
@@ -72,6 +76,24 @@ class CommandLineTest(CliCase):
                 self.assertEqual(result.returncode, 1, words)
                 self.assertEqual(result.stderr, 'verbena: the output cannot be written: '
                                  'No space left on device\n')
+
+    def test_daemon_of_another_version_is_named_as_such(self):
+        folder = self.instance()
+        folder.parent.mkdir(mode=0o700)
+        folder.mkdir(mode=0o700)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind(str(folder / 'control.sock'))
+            listener.listen(1)
+            threading.Thread(target=self.answer_once, args=(listener,), daemon=True).start()
+            result = self.refused('status', says='of another version than this command')
+            self.assertIn('try: `verbena down` and `verbena up`', result.stderr)
+
+    @staticmethod
+    def answer_once(listener):
+        connection, _ = listener.accept()
+        with connection:
+            magic, _, operation, _ = struct.unpack_from('<4I', connection.recv(4096))
+            connection.send(struct.pack('<4I', magic, errno.EPROTO, operation, 0))
 
     def test_wrong_subcommand_gets_a_suggestion(self):
         self.refused('statsu', says='try: verbena status', status=2)
