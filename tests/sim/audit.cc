@@ -194,6 +194,31 @@ void Tally::on_delivered(const Frame& frame, const World& world) {
   }
 }
 
+std::string NakOnce::on_sent(const wire::ParsedPacket& packet) {
+  if (packet.info->operation != verbena::Operation::kAcknowledge) return {};
+  // After an RNR NAK the responder may stand before what it has asked for.
+  if (syndrome_kind(packet.syndrome) == SyndromeKind::kRnrNak) asked_.erase(packet.dest_qpn);
+  if (packet.syndrome != nak_syndrome(NakCode::kPsnSequence)) return {};
+  const auto [asked, first] = asked_.try_emplace(packet.dest_qpn, packet.psn);
+  if (!first && asked->second == packet.psn) {
+    return "PSN " + std::to_string(packet.psn.value()) + " was asked for twice";
+  }
+  asked->second = packet.psn;
+  return {};
+}
+
+void NakOnce::on_delivered(const Frame& frame, const World& world) {
+  if (asked_.empty()) return;
+  const auto parsed = wire::parse({frame.data.get(), frame.bytes});
+  const auto* packet = std::get_if<wire::ParsedPacket>(&parsed);
+  if (packet == nullptr || packet->info->is_response()) return;
+  for (const End* end : world.ends) {
+    if (!end->is_rc() || end->qp->qpn() != packet->dest_qpn) continue;
+    const auto asked = asked_.find(end->peer->qp->qpn());
+    if (asked != asked_.end() && asked->second == packet->psn) asked_.erase(asked);
+  }
+}
+
 std::string Tally::check_traffic(const DeviceStats& stats) const {
   if (stats.sent_pkts != sent_pkts_) return differs("sent_pkts", stats.sent_pkts, sent_pkts_);
   if (stats.sent_bytes != sent_bytes_) return differs("sent_bytes", stats.sent_bytes, sent_bytes_);

@@ -36,6 +36,18 @@ class Tally {
   std::unordered_map<Qpn, Psn> newest_sent_;  // by destination: one past the newest PSN of requests
 };
 
+// A missing packet is asked for once, until it comes (RC-RSP-1): a NAK more costs its requester a
+// retry. Of one station's responders, which are known by the queue pairs of their peers.
+class NakOnce {
+ public:
+  // Empty, or what is wrong.
+  std::string on_sent(const wire::ParsedPacket& packet);
+  void on_delivered(const Frame& frame, const World& world);
+
+ private:
+  std::unordered_map<Qpn, Psn> asked_;
+};
+
 // Every slice holds what it must, and nothing else was ever written. Destroys the contents.
 std::string audit_memory(World& world, const std::vector<std::unique_ptr<End>>& ends);
 

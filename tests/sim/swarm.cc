@@ -27,7 +27,8 @@ class Swarm {
       : options_(options),
         plan_(make_plan(seed, options.reduction, options.every_fault)),
         model_(plan_, fabric_.network, ends_),
-        tallies_(plan_.stations.size()) {
+        tallies_(plan_.stations.size()),
+        naks_(plan_.stations.size()) {
     result_.world = plan_.text();
     set_hooks();
     for (uint32_t i = 0; i < plan_.stations.size(); ++i) make_station(i);
@@ -195,6 +196,7 @@ class Swarm {
       result_.trace_hash = (result_.trace_hash ^ value) * 0x100000001B3;
     }
     tallies_[from].on_sent(frame, packet, mtu_to(packet.dest_qpn));
+    fail(naks_[from].on_sent(packet));
     if (options_.trace) trace(from, packet);
     if (options_.sabotage) options_.sabotage(frame, packet);
   }
@@ -224,6 +226,7 @@ class Swarm {
 
   void on_deliver(size_t to, const Frame& frame) {
     tallies_[to].on_delivered(frame, *worlds_[to]);
+    naks_[to].on_delivered(frame, *worlds_[to]);
     if (options_.trace && (frame.truncated || frame.flips != 0)) {
       std::printf("%llu station %zu is given a damaged packet\n",
                   static_cast<unsigned long long>(fabric_.now - start_), to);
@@ -469,6 +472,7 @@ class Swarm {
   std::vector<std::unique_ptr<End>> ends_;
   Model model_;
   std::vector<Tally> tallies_;
+  std::vector<NakOnce> naks_;
   std::vector<Incident> incidents_;
   Timestamp start_ = 0;
   SwarmResult result_;

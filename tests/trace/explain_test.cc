@@ -362,6 +362,17 @@ TEST_F(ExplainFold, WhatWasLostDoesNotArriveAndWhatIsSentAgainSaysSo) {
   EXPECT_THAT(ladder_html(trace, picture, ""), HasSubstr("row error lane0 out lost"));
 }
 
+TEST(ExplainSummary, ACopyOfANakIsNoSecondGap) {
+  Scenario s;
+  s.send(0, kToB, Opcode::kSendOnly, 7);
+  s.send(1, kToB, Opcode::kSendOnly, 9);
+  const uint32_t nak =
+      s.send(2, kToA, Opcode::kAcknowledge, 8, {.syndrome = nak_syndrome(NakCode::kPsnSequence)});
+  s.repeat(3, nak);
+  const trace::Trace& trace = s.analyse();
+  EXPECT_EQ(summarise(trace, draw(trace, {})).at(0).sequence_naks, 1U);
+}
+
 TEST(ExplainSummary, OfRequestsWithoutAnswersNothingIsKnown) {
   Scenario s;
   s.send(0, kToB, Opcode::kSendOnly, 7);

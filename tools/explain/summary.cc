@@ -182,7 +182,9 @@ void Counter::add_place(Index index) {
 
 void Counter::add_response(Index index) {
   responses_seen_ = true;
-  switch (trace_.packets[index].unheeded) {
+  const TracedPacket& traced = trace_.packets[index];
+  if (traced.place == Place::kCopy) return;  // it says nothing new
+  switch (traced.unheeded) {
     case trace::Unheeded::kNo:
       add_syndrome(index);
       return;
